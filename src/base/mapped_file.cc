@@ -1,0 +1,125 @@
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace dovetail {
+namespace {
+constexpr size_t kReadablePastEnd = 16;
+
+std::string ErrnoText() { return std::strerror(errno); }
+}  // namespace
+
+Result<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return (errno == ENOENT ? NotFound("cannot open '", path, "': ", ErrnoText()) : IoError("cannot open '", path, "': ", ErrnoText()));
+  struct stat st;
+  if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    ::close(fd);
+    return InvalidArgument("'", path, "' is not a regular file");
+  }
+  std::unique_ptr<MappedFile> f(new MappedFile);
+  f->path_ = path;
+  f->size_ = static_cast<size_t>(st.st_size);
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t file_pages = (f->size_ + page - 1) / page * page;
+  // An anonymous reservation one page longer holds the file's pages, so reads just past the end never fault.
+  f->mapped_ = (f->size_ + kReadablePastEnd + page - 1) / page * page;
+  if (f->mapped_ == file_pages) f->mapped_ += page;
+  void* base = ::mmap(nullptr, f->mapped_, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  bool ok = base != MAP_FAILED;
+  if (ok && f->size_ > 0)
+    ok = ::mmap(base, f->size_, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED;
+  const std::string error = ok ? "" : ErrnoText();
+  ::close(fd);
+  if (base != MAP_FAILED) f->data_ = static_cast<const std::byte*>(base);
+  if (!ok) return IoError("cannot map '", path, "': ", error);
+  return f;
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), mapped_);
+}
+
+void MappedFile::Release(std::span<const std::byte> part) const {
+  if (part.data() < data_ || part.data() + part.size() > data_ + size_) return;
+  const uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;
+  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+Result<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
+  std::unique_ptr<AtomicFile> f(new AtomicFile);
+  f->path_ = path;
+  f->temporary_ = StrCat(path, ".tmp.", static_cast<int64_t>(::getpid()));
+  f->fd_ = ::open(f->temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (f->fd_ < 0) {
+    std::string error = ErrnoText();
+    f->temporary_.clear();
+    return IoError("cannot write '", path, "': ", error);
+  }
+  return f;
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Status AtomicFile::Write(const void* data, size_t size) {
+  const char* p = static_cast<const char*>(data);
+  while (size > 0) {
+    ssize_t n = ::write(fd_, p, size);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return IoError("cannot write '", path_, "': ", ErrnoText());
+    }
+    p += n;
+    size -= static_cast<size_t>(n);
+    offset_ += static_cast<uint64_t>(n);
+  }
+  return OkStatus();
+}
+
+Status AtomicFile::WriteZeros(size_t size) {
+  static const char zeros[4096] = {};
+  while (size > 0) {
+    size_t n = std::min(size, sizeof zeros);
+    DT_RETURN_IF_ERROR(Write(zeros, n));
+    size -= n;
+  }
+  return OkStatus();
+}
+
+Status AtomicFile::Overwrite(uint64_t offset, const void* data, size_t size) {
+  const char* p = static_cast<const char*>(data);
+  while (size > 0) {
+    ssize_t n = ::pwrite(fd_, p, size, static_cast<off_t>(offset));
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return IoError("cannot write '", path_, "': ", ErrnoText());
+    }
+    p += n;
+    offset += static_cast<uint64_t>(n);
+    size -= static_cast<size_t>(n);
+  }
+  return OkStatus();
+}
+
+Status AtomicFile::Commit() {
+  int fd = fd_;
+  fd_ = -1;
+  if (::close(fd) != 0) return IoError("cannot write '", path_, "': ", ErrnoText());
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return IoError("cannot write '", path_, "': ", ErrnoText());
+  temporary_.clear();
+  return OkStatus();
+}
+
+}  // namespace dovetail
