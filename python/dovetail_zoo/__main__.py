@@ -32,10 +32,12 @@ def export(name: str, folder: Path, wheel_folder: Path) -> None:
         program = torch.export.export(
             spec.module, spec.args, spec.kwargs, dynamic_shapes=spec.dynamic_shapes, strict=spec.strict
         )
-    partial = folder / f"{name}.partial.pt2"
+    partial = folder / "partial" / f"{name}.pt2"  # the archive's top folder takes the file's name
+    partial.parent.mkdir(exist_ok=True)
     torch.export.save(program, partial)
     spec.write_companions(folder, name)
     partial.replace(folder / f"{name}.pt2")
+    partial.parent.rmdir()
     size = (folder / f"{name}.pt2").stat().st_size
     print(f"{name}: {folder / name}.pt2, {size / 1e6:.1f} MB in {time.monotonic() - begin:.1f} s", flush=True)
 

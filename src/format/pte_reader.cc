@@ -69,10 +69,10 @@ Result<PteView> ReadPte(std::span<const std::byte> file, std::string name) {
     return Unsupported("'", name, "' is a .pte program of format '", std::string(reinterpret_cast<const char*>(file.data()) + 4, 4),
                        "'; this version reads ", pte::ProgramIdentifier());
   DT_ASSIGN_OR_RETURN(Extent extent, ReadHeader(file, name));
+  if (extent.program >= FLATBUFFERS_MAX_BUFFER_SIZE) return Unsupported("'", name, "': the program without its data is over 2 GiB");
   // A table takes at least 4 bytes, so a file that shares none stays below this limit however big it is.
   const uint64_t tables = std::min<uint64_t>(extent.program / 4 + 16, 0xffffffffu);
   flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(file.data()), extent.program, 64, static_cast<flatbuffers::uoffset_t>(tables));
-  if (extent.program >= FLATBUFFERS_MAX_BUFFER_SIZE) return Unsupported("'", name, "': the program without its data is over 2 GiB");
   if (!pte::VerifyProgramBuffer(verifier)) return Corrupt("'", name, "': the program table is damaged (flatbuffers verification failed)");
 
   PteView view;

@@ -10,6 +10,7 @@ namespace {
 constexpr size_t kMaxPattern = 64 << 10;
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKib = 64 << 10;
+constexpr size_t kMaxReplaced = 64 << 20;
 
 template <auto F>
 struct Deleter {
@@ -99,6 +100,7 @@ Result<std::string> Regex::ReplaceAll(std::string_view text, std::string_view co
   std::string out;
   size_t at = 0;
   for (const Match& m : matches) {
+    if (out.size() > kMaxReplaced) return Unsupported("replacing '", source_, "' makes more than ", kMaxReplaced, " bytes of text");
     out += text.substr(at, m.begin - at);
     out += content;
     at = m.end;

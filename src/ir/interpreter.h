@@ -1,0 +1,35 @@
+// The reference interpreter: runs a graph with every operator's reference kernel. Slow, and right by definition.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace dovetail {
+
+// A tensor that owns its bytes (and 16 readable bytes after them).
+struct OwnedTensor {
+  TensorType type;  // constant dims
+  std::vector<std::byte> storage;
+  TensorView view() const;
+  static OwnedTensor Make(TensorType type);
+  static OwnedTensor CopyOf(const TensorView& v);
+};
+
+// The states of one instance of a module; Init gives the exported contents.
+using StateStore = std::vector<OwnedTensor>;
+Result<StateStore> InitStates(const Module& module);
+
+// Values of symbols from the sizes of inputs; checks rank, dtype, sizes and the symbols' ranges, and names the input at fault.
+Result<std::map<std::string, int64_t, std::less<>>> BindSymbols(const Module& module, const Graph& graph, std::span<const OwnedTensor> inputs);
+
+// Called with each value as it is computed (for `compare`).
+using ValueObserver = std::function<void(const Graph&, ValueId, const OwnedTensor&)>;
+
+// One call. `states` is read and written.
+Result<std::vector<OwnedTensor>> Interpret(const Module& module, const Graph& graph, std::span<const OwnedTensor> inputs, StateStore& states,
+                                           const ValueObserver& observer = nullptr);
+
+}  // namespace dovetail

@@ -1,0 +1,50 @@
+// The run half of a backend: what a .pte's delegate payload is handed to.
+//
+// One Delegate is one payload initialised for one Method; it is used by one thread at a time. Execute allocates nothing when the
+// input shapes were seen before.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/status.h"
+#include "core/tensor_view.h"
+
+struct pthreadpool;
+
+namespace dovetail {
+
+class Profiler;
+
+// Data stored beside the payload under a key (Program.named_data): packed once, shared by delegates. Valid as long as the Program.
+using NamedDataLookup = std::function<Result<std::span<const std::byte>>(std::string_view key)>;
+// Tells that source bytes are not needed any more once a delegate has packed its own form (their pages may go).
+using ReleaseBytes = std::function<void(std::span<const std::byte>)>;
+
+struct DelegateInitContext {
+  std::span<const std::byte> payload;  // stays valid and readable 16 bytes past its end
+  NamedDataLookup named_data;
+  ReleaseBytes release;
+  struct pthreadpool* pool = nullptr;
+  // Upper bounds of the tensor arguments (inputs then outputs) as the .pte has them: `rank` and `sizes` are the maxima.
+  std::span<const TensorView> arguments;
+  size_t num_inputs = 0;
+};
+
+class Delegate {
+ public:
+  virtual ~Delegate() = default;
+  // Inputs have this call's shapes. Outputs come with memory for their upper bound; Execute sets their sizes before writing.
+  // An output may be the same memory as an input (an aliased state) only where the payload says so.
+  virtual Status Execute(std::span<const TensorView> inputs, std::span<TensorView> outputs) = 0;
+};
+
+// One line of the table that the loader searches by delegate id ("XnnpackBackend").
+struct DelegateEntry {
+  std::string_view id;
+  Result<std::unique_ptr<Delegate>> (*create)(const DelegateInitContext&);
+};
+
+}  // namespace dovetail
