@@ -96,6 +96,7 @@ echo "XNNPACK $VERSION for $arch: building (about 3.5 minutes on two cores the f
 cmake -G Ninja -S "$work/xnnpack" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_POSITION_INDEPENDENT_CODE=ON \
   -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib \
   -DXNNPACK_LIBRARY_TYPE=static -DXNNPACK_BUILD_TESTS=OFF -DXNNPACK_BUILD_BENCHMARKS=OFF -DXNNPACK_BUILD_ALL_MICROKERNELS=OFF \
+  -DXNNPACK_ENABLE_KLEIDIAI=OFF \
   -DCPUINFO_SOURCE_DIR="$work/cpuinfo" -DCPUINFO_LIBRARY_TYPE=static -DPTHREADPOOL_SOURCE_DIR="$work/pthreadpool" \
   -DPTHREADPOOL_LIBRARY_TYPE=static -DFXDIV_SOURCE_DIR="$work/fxdiv" "${flags[@]}" >> "$log" 2>&1 ||
   { tail -20 "$log" >&2; die "cmake failed, see $log"; }

@@ -40,14 +40,16 @@ uint64_t XnnConstants::Add(Payload payload) {
 
 Payload WriteXnnpackBlob(std::span<const uint8_t> graph, XnnConstants constants) {
   const uint64_t constants_at = kGraphAt + Align(graph.size());
-  std::vector<std::byte> head(constants_at);
+  std::vector<std::byte> head(kGraphAt);
   std::memcpy(head.data() + 4, "XH00", 4);
   Store<uint16_t>(head, 8, kHeaderSize);
   Store<uint32_t>(head, 10, kGraphAt);
   Store<uint32_t>(head, 14, static_cast<uint32_t>(graph.size()));
   Store<uint32_t>(head, 18, static_cast<uint32_t>(constants_at));
   Store<uint64_t>(head, 22, constants.size_);
-  std::memcpy(head.data() + kGraphAt, graph.data(), graph.size());
+  const std::byte* graph_bytes = reinterpret_cast<const std::byte*>(graph.data());
+  head.insert(head.end(), graph_bytes, graph_bytes + graph.size());
+  head.resize(constants_at);
   Payload blob;
   blob.size = constants_at + constants.size_;
   blob.write = [head = std::make_shared<std::vector<std::byte>>(std::move(head)), items = std::move(constants.items_)](ByteSink& sink) -> Status {

@@ -285,8 +285,9 @@ class Checker {
     DT_RETURN_IF_ERROR(Spend(Size(ids)));
     for (uint32_t i = 0; i < Size(ids); ++i) {
       const uint32_t id = ids->Get(i);
-      if (id >= external_.size() || !external_[id]) return Bad(field, "[", i, "] is ", id, ", which is no external value");
-      if (!(external_[id]->flags() & flag)) return Bad(field, "[", i, "]: value ", id, " is not flagged so");
+      const auto it = values_.find(id);
+      if (it == values_.end() || it->second.tensor->external_id() == kXnnInvalidId) return Bad(field, "[", i, "] is ", id, ", which is no external value");
+      if (!(it->second.tensor->flags() & flag)) return Bad(field, "[", i, "]: the flags of value ", id, " do not say so");
     }
     return OkStatus();
   }

@@ -95,7 +95,8 @@ class Parser {
     }
     std::string_view s = source_.substr(begin, token_.begin - begin);
     Result<Dim> d = Dim::Parse(s);
-    return d.ok() ? d : Error(std::string(d.status().message()));
+    if (!d.ok()) return Error(std::string(d.status().message()));
+    return *d;
   }
 
   Result<TensorType> Type() {

@@ -7,6 +7,10 @@
 namespace dovetail {
 namespace {
 
+Status NoRange(const InferContext& ctx) {
+  return InvalidArgument("arange: no range from ", ctx.attr(0).ToString(), " to ", ctx.attr(1).ToString(), " with step ", ctx.attr(2).ToString());
+}
+
 Result<Dim> Length(const InferContext& ctx, DType dtype) {
   const Attr &start = ctx.attr(0), &end = ctx.attr(1), &step = ctx.attr(2);
   const bool fractional = start.is<double>() || end.is<double>() || step.is<double>();
@@ -14,8 +18,7 @@ Result<Dim> Length(const InferContext& ctx, DType dtype) {
     for (const Attr* a : {&start, &end, &step})
       if (a->is<Dim>() && !a->SymInt().is_constant()) return Unsupported("arange: symbolic bounds beside fractional ones");
     const double length = std::ceil((end.Number() - start.Number()) / step.Number(1));
-    if (step.Number(1) == 0 || !(length >= 0) || length > 0x1p62)
-      return InvalidArgument("arange: no range from ", FormatDouble(start.Number()), " to ", FormatDouble(end.Number()), " with step ", FormatDouble(step.Number(1)));
+    if (step.Number(1) == 0 || !(length >= 0) || length > 0x1p62) return NoRange(ctx);
     return Dim(static_cast<int64_t>(length));
   }
   // For i64, fractional bounds are cut first.
@@ -23,8 +26,7 @@ Result<Dim> Length(const InferContext& ctx, DType dtype) {
   const Dim stride = step.is_none() ? Dim(1) : whole(step);
   if (!stride.is_constant() || stride == Dim(0)) return InvalidArgument("arange: step ", stride.ToString(), " is not a constant other than 0");
   const Dim extent = stride.value() > 0 ? whole(end) - whole(start) : whole(start) - whole(end);
-  if (extent.is_constant() && extent.value() < 0)
-    return InvalidArgument("arange: no range from ", whole(start).ToString(), " to ", whole(end).ToString(), " with step ", stride.value());
+  if (extent.is_constant() && extent.value() < 0) return NoRange(ctx);
   if (extent == Dim(0)) return Dim(0);
   const Dim magnitude = stride.value() > 0 ? stride : Dim(0) - stride;
   return extent.is_constant() ? Dim::FloorDiv(extent - Dim(1), magnitude) + Dim(1) : CeilDiv(extent, magnitude);
@@ -40,7 +42,8 @@ Status Infer(const InferContext& ctx) {
 Status Reference(const KernelContext& ctx) {
   const int64_t n = ctx.out().numel();
   if (IsInteger(ctx.out().dtype)) {
-    const uint64_t start = static_cast<uint64_t>(ScalarAs<int64_t>(ctx.attr(0))), step = static_cast<uint64_t>(ScalarAs<int64_t>(ctx.attr(2), 1));
+    const uint64_t start = static_cast<uint64_t>(ScalarAs<int64_t>(ctx.attr(0)));
+    const uint64_t step = static_cast<uint64_t>(ScalarAs<int64_t>(ctx.attr(2), 1));
     return DispatchInteger(ctx.out().dtype, [&]<class T>() {
       for (int64_t i = 0; i < n; ++i) ctx.out().as<T>()[i] = static_cast<T>(start + static_cast<uint64_t>(i) * step);
       return OkStatus();

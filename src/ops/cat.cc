@@ -26,7 +26,8 @@ Status Infer(const InferContext& ctx) {
     if (IsSkipped(t.shape)) continue;
     bool fits = t.rank() == shape.rank();
     for (size_t d = 0; fits && d < shape.rank(); ++d) fits = d == axis || t.shape[d] == shape[d];
-    if (!fits) return InvalidArgument("cat: [", t.shape.ToString(), "] does not fit [", first->shape.ToString(), "] but for dimension ", axis);
+    if (!fits)
+      return InvalidArgument("cat: [", t.shape.ToString(), "] and [", first->shape.ToString(), "] differ not only in dimension ", axis);
     shape[axis] = shape[axis] + t.shape[axis];
     same_quant = same_quant && t.quant == first->quant;
   }

@@ -12,12 +12,13 @@ Status Infer(const InferContext& ctx) {
   Shape shape = ctx.operand(0).shape;
   const std::span<const Dim> pad = DimsOf(ctx.attr(0));
   if (pad.size() % 2 != 0 || pad.size() / 2 > shape.rank())
-    return InvalidArgument("constant_pad_nd: ", pad.size(), " pad amounts for a tensor of rank ", shape.rank(), "; each dimension takes two");
+    return InvalidArgument("constant_pad_nd: ", pad.size(), " amounts for a tensor of rank ", shape.rank(), "; each dimension takes two");
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     Dim& size = shape[shape.rank() - 1 - i];
     const Dim padded = size + pad[2 * i] + pad[2 * i + 1];
     if (padded.is_constant() && padded.value() < 0)
-      return InvalidArgument("constant_pad_nd: ", size.ToString(), " elements cannot be cropped by ", pad[2 * i].ToString(), " and ", pad[2 * i + 1].ToString());
+      return InvalidArgument("constant_pad_nd: ", size.ToString(), " elements with pad amounts ", pad[2 * i].ToString(), " and ",
+                             pad[2 * i + 1].ToString(), " make a negative size");
     size = padded;
   }
   return SetMovedResult(ctx, shape);

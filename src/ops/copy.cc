@@ -9,7 +9,8 @@ namespace {
 Status Infer(const InferContext& ctx) {
   const TensorType &self = ctx.operand(0), &src = ctx.operand(1);
   DT_ASSIGN_OR_RETURN(const Shape shape, Broadcast(self.shape, src.shape));
-  if (!(shape == self.shape)) return InvalidArgument("copy_: [", src.shape.ToString(), "] does not broadcast to [", self.shape.ToString(), "]");
+  if (!(shape == self.shape))
+    return InvalidArgument("copy_: [", src.shape.ToString(), "] does not broadcast to [", self.shape.ToString(), "]");
   if (self.dtype != src.dtype && (IsComplex(self.dtype) || IsComplex(src.dtype)))
     return Unsupported("copy_: no conversion from ", Name(src.dtype), " to ", Name(self.dtype));
   ctx.results[0] = self;

@@ -22,6 +22,7 @@ Status Reference(const KernelContext& ctx) {
 
 }  // namespace
 
-constinit const OpDef kOpFull = {"full", "full(SymInt[] size, Scalar fill_value, *, ScalarType out_dtype) -> Tensor", "", "aten::full.out", kPure, Infer, Reference};
+constinit const OpDef kOpFull = {
+    "full", "full(SymInt[] size, Scalar fill_value, *, ScalarType out_dtype) -> Tensor", "", "aten::full.out", kPure, Infer, Reference};
 
 }  // namespace dovetail

@@ -81,13 +81,13 @@ Dim CeilDiv(Dim a, Dim b) {
 
 Result<SliceRange> ResolveSlice(Dim dim, const Attr& start, const Attr& end, const Attr& step) {
   const Dim stride = step.SymInt(1);
-  if (!stride.is_constant() || stride.value() <= 0) return InvalidArgument("slice: step ", stride.ToString(), " is not a positive constant");
+  if (!stride.is_constant() || stride.value() <= 0) return InvalidArgument("slice: step ", stride.ToString(), " is not a positive number");
   SliceRange range;
   range.step = stride.value();
   range.start = ResolveBound(start.SymInt(0), dim);
   Dim extent = ResolveBound(end.SymInt(INT64_MAX), dim) - range.start;
   if (extent.is_constant() && extent.value() < 0) extent = 0;
-  // A constant is divided such that a huge step cannot overflow; a symbolic one as exports write it, so that equal sizes compare equal.
+  // A constant is divided such that a huge step cannot overflow, a symbolic one as exports write it: equal sizes must compare equal.
   if (!extent.is_constant()) range.length = CeilDiv(extent, stride);
   else range.length = extent.value() == 0 ? 0 : (extent.value() - 1) / range.step + 1;
   return range;
@@ -115,7 +115,8 @@ Status InferBinary(const InferContext& ctx) {
 }
 
 Status InferBinaryNoBool(const InferContext& ctx) {
-  if (PromoteOperands(ctx.operand(0), ctx.operand(1)) == DType::kBool) return InvalidArgument("the operator is not defined for bool; use a logical operator");
+  if (PromoteOperands(ctx.operand(0), ctx.operand(1)) == DType::kBool)
+    return InvalidArgument("the operator is not defined for bool; use a logical operator");
   return InferBinary(ctx);
 }
 

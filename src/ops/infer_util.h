@@ -41,11 +41,11 @@ struct SliceRange {
 Result<SliceRange> ResolveSlice(Dim dim, const Attr& start, const Attr& end, const Attr& step);
 
 // Inference functions that serve several operators as they are.
-Status InferSame(const InferContext& ctx);         // type of operand 0; not bool
-Status InferFloatUnary(const InferContext& ctx);   // shape of operand 0; integers and bool give f32
-Status InferFloatOnly(const InferContext& ctx);    // type of operand 0, which must be float
-Status InferBinary(const InferContext& ctx);       // broadcast, promoted
-Status InferBinaryNoBool(const InferContext& ctx); // the same; bool refused
-Status InferCompare(const InferContext& ctx);      // broadcast, bool
+Status InferSame(const InferContext& ctx);          // type of operand 0; not bool
+Status InferFloatUnary(const InferContext& ctx);    // shape of operand 0; integers and bool give f32
+Status InferFloatOnly(const InferContext& ctx);     // type of operand 0, which must be float
+Status InferBinary(const InferContext& ctx);        // broadcast, promoted
+Status InferBinaryNoBool(const InferContext& ctx);  // the same; bool refused
+Status InferCompare(const InferContext& ctx);       // broadcast, bool
 
 }  // namespace dovetail

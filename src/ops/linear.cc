@@ -33,7 +33,7 @@ Status Reference(const KernelContext& c) {
   return DispatchNumber(input.dtype, [&]<class T>() -> Status {
     for (int64_t i = 0; i < c.out().numel(); ++i) {
       SumOf<T> sum = Dot(input.as<T>() + i / out * in, 1, weight.as<T>() + i % out * in, 1, in);
-      if (c.has(2)) sum += static_cast<SumOf<T>>(Load(c.in(2).as<T>()[i % c.in(2).numel() % out]));
+      if (c.has(2)) sum += static_cast<SumOf<T>>(Load(c.in(2).as<T>()[i % c.in(2).numel()]));
       c.out().as<T>()[i] = Convert<T>(sum);
     }
     return OkStatus();

@@ -24,7 +24,7 @@ Status Reference(const KernelContext& ctx) {
   const TensorView &in = ctx.in(0), &out = ctx.out();
   StridedCopy copy = StridedCopy::Between(out, out, out);
   for (size_t d = 0; d < out.rank; ++d) {
-    DT_ASSIGN_OR_RETURN(const size_t axis, NormalizeAxis(ctx.attr(0).Dims()[d].value(), in.rank));
+    DT_ASSIGN_OR_RETURN(const size_t axis, NormalizeAxis(DimsOf(ctx.attr(0))[d].value(), in.rank));
     copy.from_strides[d] = in.stride(axis);
   }
   copy.Run(out.data, in.data, ByteSize(out.dtype));

@@ -23,6 +23,12 @@ using NamedDataLookup = std::function<Result<std::span<const std::byte>>(std::st
 // Tells that source bytes are not needed any more once a delegate has packed its own form (their pages may go).
 using ReleaseBytes = std::function<void(std::span<const std::byte>)>;
 
+// What delegates of one backend share, made by the first of them: packed weights of a Program, scratch memory of a Method.
+class DelegateShared {
+ public:
+  virtual ~DelegateShared() = default;
+};
+
 struct DelegateInitContext {
   std::span<const std::byte> payload;  // stays valid and readable 16 bytes past its end
   NamedDataLookup named_data;
@@ -31,6 +37,11 @@ struct DelegateInitContext {
   // Upper bounds of the tensor arguments (inputs then outputs) as the .pte has them: `rank` and `sizes` are the maxima.
   std::span<const TensorView> arguments;
   size_t num_inputs = 0;
+  // This backend's slots in the Program and in the Method; null: the delegate shares nothing. What a slot holds outlives every
+  // delegate that was given it. Methods of one Program may be loaded by several threads: the loader creates delegates of one
+  // Program one at a time.
+  std::unique_ptr<DelegateShared>* program_shared = nullptr;
+  std::unique_ptr<DelegateShared>* method_shared = nullptr;
 };
 
 class Delegate {
@@ -45,6 +56,9 @@ class Delegate {
 struct DelegateEntry {
   std::string_view id;
   Result<std::unique_ptr<Delegate>> (*create)(const DelegateInitContext&);
+  // How many of a call's arguments are inputs (the others are outputs), read from the payload: a .pte does not say. Null: the
+  // loader has to know.
+  Result<size_t> (*num_inputs)(std::span<const std::byte> payload) = nullptr;
 };
 
 }  // namespace dovetail

@@ -1,0 +1,72 @@
+#include "backends/xnnpack/backend.h"
+
+#include "backends/xnnpack/lowering.h"
+
+namespace dovetail {
+namespace {
+
+using xnnpack::Lowering;
+
+Status Check(const Module& module, const Graph& graph, const Node& node) {
+  // Constants go into the region with the nodes that use them.
+  if (node.op == OpId::kConst) return OkStatus();
+  const xnnpack::LowerFn lower = xnnpack::FindLowering(node.op);
+  if (!lower) return Unsupported("XNNPACK has no operator for ", GetOp(node.op).name);
+  Lowering checking(module, graph, Lowering::Mode::kCheck);
+  lower(checking, node);
+  return checking.status();
+}
+
+bool IsHeavy(OpId op) {
+  switch (op) {
+    case OpId::kLinear: case OpId::kMatmul: case OpId::kBmm: case OpId::kConvolution: case OpId::kAttention: case OpId::kSoftmax: case OpId::kRmsNorm:
+    case OpId::kRope: case OpId::kSiluMul: case OpId::kMean: case OpId::kMaxPool2dWithIndices: case OpId::kAvgPool2d: return true;
+    default: return false;
+  }
+}
+
+bool Worthwhile(const Module&, const Graph& graph, std::span<const NodeId> nodes) {
+  size_t light = 0;
+  for (NodeId id : nodes) {
+    const OpId op = graph.node(id).op;
+    if (IsHeavy(op)) return true;
+    if (GetOp(op).traits & kElementwise) ++light;
+  }
+  return light >= 3;
+}
+
+Result<LoweredRegion> Lower(const Module& module, const Region& region) {
+  for (int alias : region.aliases)
+    if (alias >= 0) return Unsupported("XNNPACK: a result that updates an operand in place");
+  const Graph& body = *region.body;
+  Lowering emitting(module, body, Lowering::Mode::kEmit);
+  emitting.BindInputs();
+  for (NodeId id : body.order) {
+    const Node& node = body.node(id);
+    if (node.op == OpId::kConst) continue;
+    const xnnpack::LowerFn lower = xnnpack::FindLowering(node.op);
+    if (!lower) return Unsupported("XNNPACK has no operator for ", GetOp(node.op).name).At(DescribeNode(body, node), DescribeSource(module, node));
+    lower(emitting, node);
+    if (emitting.failed()) return emitting.status().At(DescribeNode(body, node), DescribeSource(module, node));
+  }
+  return emitting.Finish();
+}
+
+}  // namespace
+
+namespace xnnpack {
+
+LowerFn FindLowering(OpId op) {
+  for (LowerFn (*find)(OpId) : {FindElementwise, FindMovement, FindAlgebra, FindAttention, FindSpatial})
+    if (LowerFn lower = find(op)) return lower;
+  return nullptr;
+}
+
+}  // namespace xnnpack
+
+const Backend& XnnpackBackend() {
+  static constexpr Backend kBackend = {"xnnpack", Check, Worthwhile, Lower};
+  return kBackend;
+}
+
+}  // namespace dovetail

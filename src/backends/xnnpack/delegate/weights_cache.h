@@ -1,0 +1,54 @@
+// Packed weights, shared by the delegates of a Program: a weight that several of them use is packed and held once.
+//
+// XNNPACK asks for a packed form by the address of its source and a hash of how it is packed. Addresses stand for contents, so a
+// cache must not outlive the Program whose bytes they are.
+#pragma once
+
+#include <xnnpack.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "runtime/delegate.h"
+
+namespace dovetail {
+
+// How one node uses a source. What decides about the packed form is more than XNNPACK's key says.
+struct WeightUse {
+  const void *kernel = nullptr, *bias = nullptr, *scales = nullptr;
+  uint32_t node_kind = 0, flags = 0, groups = 1, datatype = 0, rank = 0;
+  std::array<size_t, XNN_MAX_TENSOR_DIMS> dims{};
+  float input_scale = 0, output_scale = 0;
+  int32_t input_zero_point = 0;
+  bool operator==(const WeightUse&) const = default;
+};
+
+// Not thread safe while delegates are created (the loader creates them one at a time); Execute only reads.
+class WeightsCache final : public DelegateShared {
+ public:
+  WeightsCache();
+  ~WeightsCache() override;
+  WeightsCache(const WeightsCache&) = delete;
+  WeightsCache& operator=(const WeightsCache&) = delete;
+
+  xnn_weights_cache_t provider() { return &provider_; }
+  // Whether the same kernel and bias were always used like this. If not, the graph at hand must be created without the cache,
+  // since two packed forms could be taken for one another. (Graphs made by us never do that.)
+  bool Admit(const WeightUse& use);
+
+ private:
+  using Key = std::tuple<const void*, const void*, uint32_t>;
+  size_t LookUp(const xnn_weights_cache_look_up_key* key) const;
+  void* Reserve(size_t size);
+  size_t Insert(const xnn_weights_cache_look_up_key* key, void* p);
+
+  std::map<Key, void*> packed_;
+  std::map<std::pair<const void*, const void*>, WeightUse> uses_;
+  void* reserved_ = nullptr;  // handed out and not yet inserted
+  xnn_weights_cache_provider provider_{};
+};
+
+}  // namespace dovetail

@@ -1,0 +1,155 @@
+// What a lowering function writes to: XNNPACK nodes and values, in one of two modes.
+//
+// Checking: nothing is kept, every value has its shape, and the first reason why XNNPACK cannot do it is remembered. Emitting: the
+// same calls build the graph of a delegate blob. So one function per operator both says whether it is supported and lowers it.
+//
+// Errors stick: after Fail, calls still return ids of the right shapes and do nothing, so a lowering need not look in between.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "format/xnnpack_generated.h"
+#include "ir/graph.h"
+
+namespace dovetail::xnnpack {
+
+using Id = uint32_t;
+inline constexpr Id kNoId = UINT32_MAX;
+using Kind = xn::XNodeUnion;
+
+// The order of a value's dims in XNNPACK. Convolution and pooling want channels last; a value of rank 3 or 4 may exist in both
+// orders, and chains of such operators stay in one.
+enum class Order : uint8_t { kPlain, kChannelsLast };
+
+// Of the wire format.
+inline constexpr uint32_t kTransposeWeights = 0x1, kKeepDims = 0x40;
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// One node; which fields count follows from its kind.
+struct XnnNode {
+  XnnNode(Kind k, std::initializer_list<Id> inputs) : kind(k) {
+    in.fill(kNoId);
+    std::copy(inputs.begin(), inputs.end(), in.begin());
+  }
+
+  Kind kind;
+  std::array<Id, 5> in;
+  Id out = kNoId;
+  uint32_t flags = 0;
+  std::vector<uint32_t> a, b;             // perm, new_shape, offsets and sizes, paddings, or the numbers of a convolution or pooling
+  float number = 0;                       // padding value
+  int32_t axis = 0;
+  bool ranged = false;
+  float min = -kInfinity, max = kInfinity;  // if ranged
+};
+
+class Lowering {
+ public:
+  enum class Mode : uint8_t { kCheck, kEmit };
+  // Module and graph outlive this.
+  Lowering(const Module& module, const Graph& graph, Mode mode);
+
+  const Module& module() const { return module_; }
+  const Graph& graph() const { return graph_; }
+  const TensorType& type(ValueId v) const { return graph_.type(v); }
+  // `reason` completes "XNNPACK: "; the first one counts.
+  void Fail(std::string reason);
+  bool failed() const { return !reason_.empty(); }
+  Status status() const { return failed() ? Unsupported("XNNPACK: ", reason_) : OkStatus(); }
+
+  // Values. An operand is a tensor of the region or a constant, which becomes static data that is read when the graph runs.
+  Id Operand(ValueId v, Order order = Order::kPlain);
+  // Whether the value so far exists with channels last and not in plain order.
+  bool OnlyChannelsLast(ValueId v) const;
+  // `id` is the value of `v`.
+  void Bind(ValueId v, Id id, Order order = Order::kPlain);
+  const Shape& shape(Id id) const { return values_[id].shape; }
+  int64_t UpperBound(Dim d);  // fails on a dim without one
+
+  // Static data read when the graph runs. It is stored in the blob: a named one may be gone by then in other runtimes.
+  Id Number(double v);  // [1]
+  Id Data(Shape shape, std::vector<float> data);
+  // A filter or bias, which XNNPACK packs while loading. Large ones are the program's shared data under `key`; the same key always
+  // has the same contents. The first form takes the constant as it is.
+  Id Weight(const Constant& constant);
+  Id Weight(std::string key, Shape shape, const std::function<std::vector<float>()>& make);
+  // The constant that `v` is, if it is of type f32; else null.
+  const Constant* F32Constant(ValueId v) const;
+
+  // Nodes.
+  Id Unary(Kind kind, Id x);
+  Id Clamp(Id x, double min, double max);
+  Id Binary(Kind kind, Id a, Id b);
+  Id Add(Id a, Id b) { return Binary(Kind::XNNAdd, a, b); }
+  Id Mul(Id a, Id b) { return Binary(Kind::XNNMultiply, a, b); }
+  Id Softmax(Id x);                         // over the last dim
+  Id Reshape(Id x, const Shape& to);        // the same elements; at most one dim of `to` is symbolic
+  Id Transpose(Id x, const std::vector<size_t>& perm);
+  Id Slice(Id x, size_t axis, int64_t start, int64_t length);
+  Id Concat(std::vector<Id> parts, size_t axis);
+  Id Pad(Id x, const std::vector<uint32_t>& before, const std::vector<uint32_t>& after, double value);
+  Id FullyConnected(Id x, Id filter, Id bias, uint32_t flags = 0);
+  Id MatMul(Id a, Id b, bool transpose_b);  // batch dims of 1 broadcast
+  // `shape` is the result's. For the kinds without a function above.
+  Id Emit(XnnNode node, Shape shape);
+
+  // Order changes of rank 3 and 4.
+  Id ToChannelsLast(Id x);
+  Id ToPlain(Id x);
+
+  // The blob's graph and data; the region's inputs and outputs become external. Only when emitting.
+  Result<LoweredRegion> Finish();
+  // Makes the region's inputs known. Only when emitting.
+  void BindInputs();
+
+ private:
+  struct XnnValue {
+    Shape shape;
+    uint32_t constant = 0;      // index into constants_, 0: none
+    uint32_t external = kNoId;  // position among the arguments
+    bool output = false;
+  };
+  struct XnnConstant {
+    std::string key;  // empty: inline
+    std::vector<std::byte> bytes;
+    size_t size = 0;
+  };
+
+  Id NewValue(Shape shape);
+  Id NewConstant(Shape shape, XnnConstant c);
+  Id ConstantOperand(ValueId v, const Constant& c, Order order);
+  std::vector<uint32_t> Sizes(const Shape& shape);
+  Result<std::vector<std::byte>> Serialize(uint32_t num_inputs, uint32_t num_outputs);
+
+  const Module& module_;
+  const Graph& graph_;
+  const Mode mode_;
+  std::string reason_;
+  std::vector<XnnValue> values_;
+  std::vector<XnnNode> nodes_;
+  std::vector<XnnConstant> constants_{1};  // entry 0 is reserved
+  std::map<std::pair<ValueId, Order>, Id> bound_;
+  std::map<uint64_t, Id> numbers_;
+  std::map<std::string, Id, std::less<>> weights_;
+  std::vector<SharedData> shared_;
+};
+
+// One function per operator; the table is in backend.cc.
+using LowerFn = void (*)(Lowering&, const Node&);
+LowerFn FindLowering(OpId op);
+
+// By file.
+LowerFn FindElementwise(OpId op);  // lower_elementwise.cc
+LowerFn FindMovement(OpId op);     // lower_movement.cc
+LowerFn FindAlgebra(OpId op);      // lower_algebra.cc: linear, matmul, reductions, rms_norm, softmax
+LowerFn FindAttention(OpId op);    // lower_attention.cc: attention, rope
+LowerFn FindSpatial(OpId op);      // lower_spatial.cc: convolution, pooling
+
+}  // namespace dovetail::xnnpack

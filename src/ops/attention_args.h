@@ -1,0 +1,56 @@
+// The arguments of attention as kernels want them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "ops/advanced_index.h"
+#include "ops/op_def.h"
+
+namespace dovetail {
+
+struct AttentionArgs {
+  int64_t batch, heads, kv_heads, rows, keys, width, value_width;
+  double scale;
+  bool causal;
+  TensorView mask, positions;               // absent: dtype kNone
+  std::array<int64_t, 3> mask_strides{};    // of batch, head and row; 0 where it broadcasts
+  int64_t mask_key_stride = 0;
+
+  explicit AttentionArgs(const KernelContext& c) {
+    const TensorView &q = c.in(0), &k = c.in(1), &v = c.in(2);
+    const size_t r = q.rank;
+    batch = r == 4 ? q.sizes[0] : 1;
+    heads = q.sizes[r - 3], rows = q.sizes[r - 2], width = q.sizes[r - 1];
+    kv_heads = k.sizes[r - 3], keys = k.sizes[r - 2], value_width = v.sizes[r - 1];
+    causal = c.attr(0).Bool();
+    scale = c.attr(1).Number(1 / std::sqrt(static_cast<double>(width)));
+    if (c.has(3)) {
+      mask = c.in(3);
+      const std::array<int64_t*, 4> strides = {&mask_strides[0], &mask_strides[1], &mask_strides[2], &mask_key_stride};
+      for (size_t i = 0; i < mask.rank; ++i)
+        if (mask.sizes[i] != 1) *strides[4 - mask.rank + i] = mask.stride(i);
+    }
+    if (c.has(4)) positions = c.in(4);
+  }
+
+  // Offset in the mask of the row's first key.
+  int64_t MaskRow(int64_t b, int64_t head, int64_t row) const { return b * mask_strides[0] + head * mask_strides[1] + row * mask_strides[2]; }
+  // How many keys, from the first, row `row` may attend by `positions` and `is_causal`.
+  int64_t KeysOf(int64_t row) const {
+    int64_t n = keys;
+    if (positions.present()) n = std::min(n, IndexAt(positions, row) + 1);
+    return causal ? std::min(n, row + 1) : n;
+  }
+  // Positions index the keys.
+  Status CheckPositions() const {
+    for (int64_t i = 0; positions.present() && i < rows; ++i) {
+      const int64_t p = IndexAt(positions, i);
+      if (p < 0 || p >= keys) return OutOfRange("attention: position ", p, " of row ", i, " is outside the ", keys, " keys");
+    }
+    return OkStatus();
+  }
+};
+
+}  // namespace dovetail

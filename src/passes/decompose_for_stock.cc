@@ -1,0 +1,123 @@
+// Spells out, outside regions, the operators that the stock ExecuTorch runtime does not have.
+#include <cmath>
+
+#include "passes/match.h"
+#include "passes/passes.h"
+
+namespace dovetail {
+namespace {
+
+using V = Result<ValueId>;
+
+V RmsNorm(Builder& b, ValueId x, ValueId weight, double eps) {
+  DT_ASSIGN_OR_RETURN(const ValueId squared, b.Emit(OpId::kMul, {x, x}));
+  DT_ASSIGN_OR_RETURN(const ValueId mean, b.Emit(OpId::kMean, {squared}, {{"dim", Attr::Ints({-1})}, {"keepdim", true}}));
+  DT_ASSIGN_OR_RETURN(const ValueId shifted, b.Emit(OpId::kAdd, {mean, b.Splat(eps, b.type(x).dtype)}));
+  DT_ASSIGN_OR_RETURN(const ValueId scale, b.Emit(OpId::kRsqrt, {shifted}));
+  DT_ASSIGN_OR_RETURN(const ValueId scaled, b.Emit(OpId::kMul, {x, scale}));
+  return b.Emit(OpId::kMul, {scaled, weight});
+}
+
+V Rope(Builder& b, ValueId x, ValueId cos, ValueId sin) {
+  const int64_t half = b.type(x).shape.back().value() / 2;
+  DT_ASSIGN_OR_RETURN(const ValueId low, b.Emit(OpId::kSlice, {x}, {{"dim", -1}, {"start", 0}, {"end", half}}));
+  DT_ASSIGN_OR_RETURN(const ValueId high, b.Emit(OpId::kSlice, {x}, {{"dim", -1}, {"start", half}, {"end", 2 * half}}));
+  DT_ASSIGN_OR_RETURN(const ValueId negated, b.Emit(OpId::kNeg, {high}));
+  DT_ASSIGN_OR_RETURN(const ValueId rotated, b.Emit(OpId::kCat, {negated, low}, {{"dim", -1}}));
+  DT_ASSIGN_OR_RETURN(const ValueId p, b.Emit(OpId::kMul, {x, cos}));
+  DT_ASSIGN_OR_RETURN(const ValueId q, b.Emit(OpId::kMul, {rotated, sin}));
+  return b.Emit(OpId::kAdd, {p, q});
+}
+
+V Silu(Builder& b, ValueId x) {
+  DT_ASSIGN_OR_RETURN(const ValueId s, b.Emit(OpId::kSigmoid, {x}));
+  return b.Emit(OpId::kMul, {x, s});
+}
+
+V View(Builder& b, ValueId x, Shape shape) { return b.Emit(OpId::kView, {x}, {{"size", std::vector<Dim>(shape.begin(), shape.end())}}); }
+
+// Broadcasts the batch dims and multiplies as one batch: all that bmm can do.
+V Matmul(Builder& b, ValueId x, ValueId y) {
+  const Shape xs = b.type(x).shape, ys = b.type(y).shape;
+  if (xs.rank() < 2 || ys.rank() < 2) return Unsupported("matmul with a vector has no operator in the stock runtime");
+  DT_ASSIGN_OR_RETURN(Shape batch, Broadcast(Shape(xs.dims().first(xs.rank() - 2)), Shape(ys.dims().first(ys.rank() - 2))));
+  const Dim n = batch.numel();
+  auto flatten = [&](ValueId v) -> V {
+    const Shape s = b.type(v).shape;
+    Shape full = batch;
+    full.push_back(s[s.rank() - 2]);
+    full.push_back(s.back());
+    if (full != s) {
+      DT_ASSIGN_OR_RETURN(v, b.Emit(OpId::kExpand, {v}, {{"size", std::vector<Dim>(full.begin(), full.end())}}));
+    }
+    return View(b, v, {n, s[s.rank() - 2], s.back()});
+  };
+  DT_ASSIGN_OR_RETURN(const ValueId fx, flatten(x));
+  DT_ASSIGN_OR_RETURN(const ValueId fy, flatten(y));
+  DT_ASSIGN_OR_RETURN(const ValueId product, b.Emit(OpId::kBmm, {fx, fy}));
+  Shape out = batch;
+  out.push_back(xs[xs.rank() - 2]);
+  out.push_back(ys.back());
+  return View(b, product, out);
+}
+
+V Attention(Builder& b, const std::vector<ValueId>& operands, double scale) {
+  ValueId q = operands[0], k = operands[1], v = operands[2];
+  const Shape qs = b.type(q).shape, ks = b.type(k).shape;
+  const auto heads = qs[1].constant(), kv_heads = ks[1].constant();
+  if (!heads || !kv_heads) return Unsupported("attention with a dynamic number of heads");
+  const int64_t group = *heads / *kv_heads;
+  if (group != 1) {
+    for (ValueId* x : {&k, &v}) {
+      const Shape s = b.type(*x).shape;
+      DT_ASSIGN_OR_RETURN(*x, View(b, *x, {s[0], s[1], 1, s[2], s[3]}));
+      DT_ASSIGN_OR_RETURN(*x, b.Emit(OpId::kExpand, {*x}, {{"size", std::vector<Dim>{s[0], s[1], group, s[2], s[3]}}}));
+      DT_ASSIGN_OR_RETURN(*x, View(b, *x, {s[0], s[1] * group, s[2], s[3]}));
+    }
+  }
+  DT_ASSIGN_OR_RETURN(const ValueId kt, b.Emit(OpId::kPermute, {k}, {{"dims", Attr::Ints({0, 1, 3, 2})}}));
+  DT_ASSIGN_OR_RETURN(const ValueId scaled, b.Emit(OpId::kMul, {q, b.Splat(scale, b.type(q).dtype)}));
+  DT_ASSIGN_OR_RETURN(ValueId scores, Matmul(b, scaled, kt));
+  if (operands[3] != kNone) {
+    DT_ASSIGN_OR_RETURN(scores, b.Emit(OpId::kAdd, {scores, operands[3]}));
+  }
+  DT_ASSIGN_OR_RETURN(const ValueId weights, b.Emit(OpId::kSoftmax, {scores}, {{"dim", -1}}));
+  return Matmul(b, weights, v);
+}
+
+Result<Replacement> Rule(RewriteContext& c, NodeId id) {
+  const OpId op = c.graph.node(id).op;
+  const std::vector<ValueId> o = c.graph.node(id).operands;
+  Builder& b = c.builder;
+  V v = kNone;
+  switch (op) {
+    case OpId::kRmsNorm: v = RmsNorm(b, o[0], o[1], GetAttr(c.graph.node(id), "eps").Number()); break;
+    case OpId::kRope: v = Rope(b, o[0], o[1], o[2]); break;
+    case OpId::kSilu: v = Silu(b, o[0]); break;
+    case OpId::kSiluMul: {
+      DT_ASSIGN_OR_RETURN(const ValueId s, Silu(b, o[0]));
+      v = b.Emit(OpId::kMul, {s, o[1]});
+      break;
+    }
+    case OpId::kMatmul: v = Matmul(b, o[0], o[1]); break;
+    case OpId::kAttention: {
+      const Attr scale = GetAttr(c.graph.node(id), "scale");
+      const Shape q = b.type(o[0]).shape;
+      if (q.rank() != 4 || o[4] != kNone || GetAttr(c.graph.node(id), "is_causal").Bool() || (o[3] != kNone && b.type(o[3]).dtype == DType::kBool)) return Replacement();
+      v = Attention(b, o, scale.is_none() ? 1 / std::sqrt(static_cast<double>(q.back().value())) : scale.Number());
+      break;
+    }
+    default: return Replacement();
+  }
+  if (!v.ok()) return std::move(v).status();
+  return Replacement(std::vector<ValueId>{*v});
+}
+
+}  // namespace
+
+Status DecomposeForStock(Module& module) {
+  DT_ASSIGN_OR_RETURN([[maybe_unused]] const bool changed, RewriteModule(module, Rule));
+  return OkStatus();
+}
+
+}  // namespace dovetail

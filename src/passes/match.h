@@ -1,0 +1,30 @@
+// Small predicates that patterns are written with.
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "ir/rewrite.h"
+
+namespace dovetail {
+
+// The number that every element of `v` is, or nullopt.
+std::optional<double> SplatValue(const Module& module, const Graph& graph, ValueId v);
+
+// `v` = op(x, c) or, for commutative operators, op(c, x), where c is a splat: {x, c}.
+struct ScalarOperand {
+  ValueId value;
+  double scalar;
+};
+std::optional<ScalarOperand> MatchScalar(const Module& module, const Graph& graph, ValueId v, OpId op);
+
+// The two operands of a binary node that produces `v`, or {kNone, kNone}.
+std::pair<ValueId, ValueId> MatchBinary(const Graph& graph, ValueId v, OpId op);
+// The operand of a unary node that produces `v`, or kNone.
+ValueId MatchUnary(const Graph& graph, ValueId v, OpId op);
+// Whether `n` (a permute) swaps the last two dims and keeps the others.
+bool SwapsLastTwo(const Node& n);
+// Looks through views that keep the last dim: the first value with another shape than these.
+ValueId SkipViews(const Graph& graph, ValueId v);
+
+}  // namespace dovetail

@@ -1,0 +1,48 @@
+#include "passes/passes.h"
+
+#include "ir/verifier.h"
+
+namespace dovetail {
+namespace {
+
+constexpr Pass kCore[] = {
+    {"canonicalize", Canonicalize, "exports are full of views of views and casts to the same dtype; every pattern below is written without them"},
+    {"fold_constants", FoldConstants, "weights behind a permute or cast become strided constants, small arithmetic on constants becomes data"},
+    {"fuse_linear", FuseLinear, "decomposed exports spell linear as view, mm, view, add; needs the constants folded"},
+    {"fold_batch_norm", FoldBatchNorm, "the scale and shift after a convolution go into its weights"},
+    {"canonicalize_again", Canonicalize, "fuse_linear moves views together"},
+    {"fuse_rms_norm", FuseRmsNorm, "before fuse_attention only for the reader: the two do not meet"},
+    {"fuse_rope", FuseRope, "rotations must be one node before partitioning, else their slices break regions of simpler backends"},
+    {"fuse_silu", FuseSilu, "x * sigmoid(x) to silu, and silu(a) * b to silu_mul"},
+    {"fuse_attention", FuseAttention, "after fuse_linear, which leaves only true matrix products of two values"},
+    {"causal_positions", CausalPositions, "a mask that is provably causal becomes a bound per row; needs attention with its mask as a bool"},
+    {"remove_common_nodes", RemoveCommonNodes, "layers repeat the same mask and position arithmetic"},
+};
+
+constexpr Pass kOthers[] = {
+    {"additive_masks", AdditiveMasks, "XNNPACK has no bool and no compare: the mask enters regions as floats, made once"},
+    {"decompose_for_stock", DecomposeForStock, "the stock runtime has none of our fused operators; regions keep them"},
+};
+
+}  // namespace
+
+std::span<const Pass> CorePasses() { return kCore; }
+
+const Pass* FindPass(std::string_view name) {
+  for (const Pass& p : kCore)
+    if (p.name == name) return &p;
+  for (const Pass& p : kOthers)
+    if (p.name == name) return &p;
+  return nullptr;
+}
+
+Status RunPass(const Pass& pass, Module& module) {
+  const StateSets before = CollectStates(module);
+  Status status = pass.run(module);
+  if (status.ok()) status = Verify(module);
+  if (status.ok()) status = CheckStates(before, CollectStates(module));
+  if (status.ok()) return status;
+  return std::move(status).While(StrCat("running pass ", pass.name));
+}
+
+}  // namespace dovetail

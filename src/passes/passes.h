@@ -1,0 +1,40 @@
+// The passes: free functions over a Module, in the order of the table in passes.cc. Each is a file with its golden cases (x.cc, x.ir).
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "ir/graph.h"
+
+namespace dovetail {
+
+struct Pass {
+  std::string_view name;
+  Status (*run)(Module&);
+  std::string_view why;  // why it stands where it stands
+};
+
+// From the imported form to the one that is partitioned.
+std::span<const Pass> CorePasses();
+// Any pass by name, or null.
+const Pass* FindPass(std::string_view name);
+// Runs a pass and verifies its result: the module's form and its states. Called after each pass with the pass's name.
+Status RunPass(const Pass& pass, Module& module);
+
+Status Canonicalize(Module& module);
+Status FoldConstants(Module& module);
+Status FuseLinear(Module& module);
+Status FoldBatchNorm(Module& module);
+Status FuseRmsNorm(Module& module);
+Status FuseRope(Module& module);
+Status FuseSilu(Module& module);
+Status FuseAttention(Module& module);
+Status CausalPositions(Module& module);
+Status RemoveCommonNodes(Module& module);
+// Only for --runtime executorch: makes the mask of an attention an additive float tensor, and spells out the operators that the stock
+// runtime lacks (outside regions).
+Status AdditiveMasks(Module& module);
+Status DecomposeForStock(Module& module);
+
+}  // namespace dovetail
