@@ -69,7 +69,8 @@ Result<FilePlan> PlanFile(const ProgramDesc& program) {
   plan.Add(Packed(program.constants, &plan.constant_offsets), kSegmentAlignment);
   if (!program.mutable_initial.empty()) plan.mutable_segment = plan.Add(Packed(program.mutable_initial, &plan.mutable_offsets), kSegmentAlignment);
   plan.first_delegate_segment = static_cast<uint32_t>(plan.segments.size());
-  for (const Payload& p : program.delegate_blobs) plan.Add(Whole(p), kSegmentAlignment);
+  if (!program.inline_delegate_blobs)
+    for (const Payload& p : program.delegate_blobs) plan.Add(Whole(p), kSegmentAlignment);
   for (const NamedDataDesc& n : program.named_data) {
     if (n.alignment == 0 || (n.alignment & (n.alignment - 1)) != 0 || n.alignment > (1u << 30))
       return InvalidArgument("named data '", n.keys.empty() ? "" : n.keys[0], "' asks for alignment ", n.alignment, ", not a power of two");
@@ -78,6 +79,34 @@ Result<FilePlan> PlanFile(const ProgramDesc& program) {
   }
   return plan;
 }
+
+// ---- what payloads are written to ----
+
+// Counts what passes through and refuses more than promised.
+class CountingSink final : public ByteSink {
+ public:
+  CountingSink(ByteSink& out, uint64_t limit) : out_(out), left_(limit) {}
+  Status Write(const void* data, size_t size) override {
+    if (size > left_) return Internal("a payload delivers more bytes than it promised");
+    left_ -= size;
+    return out_.Write(data, size);
+  }
+  uint64_t left() const { return left_; }
+
+ private:
+  ByteSink& out_;
+  uint64_t left_;
+};
+
+class VectorSink final : public ByteSink {
+ public:
+  Status Write(const void* data, size_t size) override {
+    const std::byte* p = static_cast<const std::byte*>(data);
+    bytes.insert(bytes.end(), p, p + size);
+    return OkStatus();
+  }
+  std::vector<std::byte> bytes;
+};
 
 // ---- the program's flatbuffer ----
 
@@ -92,6 +121,13 @@ class Builder {
       if (!method.ok()) return std::move(method).status();
       methods.push_back(*method);
     }
+    std::vector<Offset<BackendDelegateInlineData>> inline_blobs;
+    if (desc_.inline_delegate_blobs) {
+      for (const Payload& p : desc_.delegate_blobs) {
+        DT_ASSIGN_OR_RETURN(const auto blob, InlineBlob(p));
+        inline_blobs.push_back(blob);
+      }
+    }
     std::vector<Offset<DataSegment>> segments;
     for (const SegmentPlan& s : plan_.segments) segments.push_back(CreateDataSegment(b_, s.offset, s.size));
     std::vector<Offset<dovetail::pte::NamedData>> named;
@@ -103,12 +139,12 @@ class Builder {
       states.push_back(CreateSubsegmentOffsets(b_, plan_.mutable_segment, b_.CreateVector(plan_.mutable_offsets)));
     const auto methods_vector = b_.CreateVector(methods);
     const auto no_buffers = b_.CreateVector(std::vector<Offset<Buffer>>{});
-    const auto no_inline = b_.CreateVector(std::vector<Offset<BackendDelegateInlineData>>{});
+    const auto inline_vector = b_.CreateVector(inline_blobs);
     const auto segments_vector = b_.CreateVector(segments);
     const Offset<flatbuffers::Vector<Offset<SubsegmentOffsets>>> states_vector =
         states.empty() ? Offset<flatbuffers::Vector<Offset<SubsegmentOffsets>>>(0) : b_.CreateVector(states);
     const auto named_vector = b_.CreateVector(named);
-    FinishProgramBuffer(b_, CreateProgram(b_, 0, methods_vector, no_buffers, no_inline, segments_vector, constants, states_vector, named_vector));
+    FinishProgramBuffer(b_, CreateProgram(b_, 0, methods_vector, no_buffers, inline_vector, segments_vector, constants, states_vector, named_vector));
     return std::move(b_);
   }
 
@@ -195,7 +231,9 @@ class Builder {
         specs.push_back(CreateCompileSpec(b_, key, b_.CreateVector(s.value)));
       }
       const auto id = b_.CreateString(d.id);
-      const auto processed = CreateBackendDelegateDataReference(b_, DataLocation::SEGMENT, plan_.first_delegate_segment + d.blob_index);
+      const auto processed = desc_.inline_delegate_blobs
+                                 ? CreateBackendDelegateDataReference(b_, DataLocation::INLINE, d.blob_index)
+                                 : CreateBackendDelegateDataReference(b_, DataLocation::SEGMENT, plan_.first_delegate_segment + d.blob_index);
       delegates.push_back(CreateBackendDelegate(b_, id, processed, b_.CreateVector(specs)));
     }
     const auto nothing = b_.CreateVector(std::vector<int32_t>{});
@@ -214,6 +252,18 @@ class Builder {
     return CreateExecutionPlan(b_, name, container, values_vector, inputs, outputs, chains, operators_vector, delegates_vector, memory);
   }
 
+  Result<Offset<BackendDelegateInlineData>> InlineBlob(const Payload& payload) {
+    // The flatbuffers library does not grow past 2 GiB and aborts instead.
+    if (payload.size > (uint64_t{1} << 30)) return Unsupported("a delegate blob of ", payload.size, " bytes is too large to be put inline");
+    VectorSink bytes;
+    CountingSink sink(bytes, payload.size);
+    if (payload.write) DT_RETURN_IF_ERROR(payload.write(sink));
+    if (sink.left() != 0) return Internal("a payload delivers ", sink.left(), " bytes fewer than it promised");
+    b_.ForceVectorAlignment(bytes.bytes.size(), 1, 16);
+    const auto data = b_.CreateVector(reinterpret_cast<const uint8_t*>(bytes.bytes.data()), bytes.bytes.size());
+    return CreateBackendDelegateInlineData(b_, data);
+  }
+
   const ProgramDesc& desc_;
   const FilePlan& plan_;
   FlatBufferBuilder b_;
@@ -222,22 +272,6 @@ class Builder {
 // ---- the file ----
 
 constexpr uint64_t kHeaderSize = 32;  // also a multiple of every alignment inside the flatbuffer, which it shifts
-
-// Counts what passes through and refuses more than promised.
-class CountingSink final : public ByteSink {
- public:
-  CountingSink(ByteSink& out, uint64_t limit) : out_(out), left_(limit) {}
-  Status Write(const void* data, size_t size) override {
-    if (size > left_) return Internal("a payload delivers more bytes than it promised");
-    left_ -= size;
-    return out_.Write(data, size);
-  }
-  uint64_t left() const { return left_; }
-
- private:
-  ByteSink& out_;
-  uint64_t left_;
-};
 
 Status WriteZeros(ByteSink& out, uint64_t size) {
   static constexpr char kZeros[256] = {};
@@ -294,16 +328,6 @@ class FileSink final : public ByteSink {
 
  private:
   AtomicFile& file_;
-};
-
-class VectorSink final : public ByteSink {
- public:
-  Status Write(const void* data, size_t size) override {
-    const std::byte* p = static_cast<const std::byte*>(data);
-    bytes.insert(bytes.end(), p, p + size);
-    return OkStatus();
-  }
-  std::vector<std::byte> bytes;
 };
 
 }  // namespace

@@ -84,6 +84,10 @@ struct ProgramDesc {
   std::vector<MethodDesc> methods;
   std::vector<Payload> constants, mutable_initial, delegate_blobs;
   std::vector<NamedDataDesc> named_data;
+  // Puts delegate blobs into the program's flatbuffer rather than in segments. ExecuTorch's XnnpackBackend lets go of a blob once
+  // it is loaded, though XNNPACK goes on reading the constants in it that no operator packs: from a mapped file, segments are gone
+  // then and the program crashes, while the flatbuffer stays as long as the program. For small blobs; they are held in memory.
+  bool inline_delegate_blobs = false;
 };
 
 inline constexpr uint64_t kSegmentAlignment = 128;

@@ -5,7 +5,7 @@
 namespace dovetail::pt2 {
 
 void Call::Fail(Status status) {
-  if (ok()) status_ = std::move(status);
+  if (ok() && !status.ok()) status_ = std::move(status);
 }
 
 // Arguments.
@@ -365,7 +365,26 @@ void Call::Return(ValueId v, bool is_complex) { results_.push_back(v == kNone ||
 void Call::Return(const std::vector<ValueId>& values) {
   for (ValueId v : values) Return(v);
 }
-void Call::ReturnView(TensorId t) { results_.push_back(ok() ? t : kNone); }
+void Call::ReturnView(TensorId t) {
+  results_.push_back(ok() ? t : kNone);
+  returned_view_ = true;
+}
+
+void Call::Write(TensorId t, ValueId value) {
+  if (t == kNone || !ok()) return;
+  const TensorType& self = context_.aliases.type(t);
+  const ValueId v = Expand(Convert(value, self.dtype), self.shape);
+  if (ok()) Fail(context_.aliases.Write(t, v));
+}
+
+void Call::WriteResultTo(std::string_view name) {
+  const TensorId self = Handle(name);
+  if (!ok() || results_.empty() || results_[0] == self) return;
+  if (returned_view_) return Fail(Unsupported("an operator that changes a tensor's shape in place"));
+  if (is_complex(results_[0]) != is_complex(self)) return Fail(Unsupported("complex numbers written to a real tensor"));
+  Write(self, Read(results_[0]));
+  results_ = {self};
+}
 
 std::optional<TensorMeta> Call::RecordedOutput() const {
   if (node_.outputs.size() != 1 || node_.outputs[0].type != ArgType::kTensor) return std::nullopt;

@@ -102,13 +102,14 @@ class Call {
   void Return(ValueId v, bool is_complex = false);
   void Return(const std::vector<ValueId>& values);
   void ReturnView(TensorId t);
+  // For an operator in place: writes the result to the argument `name`, in its dtype, and returns that instead.
+  void WriteResultTo(std::string_view name);
+  // The same for a value: broadcast and converted.
+  void Write(TensorId t, ValueId value);
   // The node's first output as recorded, if it is; for sizes of -1.
   std::optional<TensorMeta> RecordedOutput() const;
   std::optional<TensorMeta> RecordedArg(std::string_view name) const;
   const std::vector<TensorId>& results() const { return results_; }
-
-  // For rules that are others plus something.
-  ImportContext& context() { return context_; }
 
  private:
   const Arg* Require(std::string_view name);
@@ -119,7 +120,7 @@ class Call {
   ImportContext& context_;
   const FxNode& node_;
   Status status_;
-  bool poisoned_ = false;
+  bool poisoned_ = false, returned_view_ = false;
   std::vector<TensorId> results_;
 };
 

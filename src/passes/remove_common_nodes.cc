@@ -2,6 +2,7 @@
 #include <map>
 #include <tuple>
 
+#include "ir/rewrite.h"
 #include "passes/passes.h"
 
 namespace dovetail {

@@ -1,0 +1,351 @@
+// Every lowering against the interpreter: a graph in the text form is lowered, the payload run by the delegate, and the results compared.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "backends/xnnpack/backend.h"
+#include "backends/xnnpack/delegate/allocator.h"
+#include "backends/xnnpack/delegate/delegate.h"
+#include "base/check.h"
+#include "ir/interpreter.h"
+#include "ir/text.h"
+
+namespace dovetail {
+namespace {
+
+Module ParseText(const std::string& text) {
+  Result<Module> m = Parse(text);
+  EXPECT_TRUE(m.ok()) << m.status().ToString() << "\n" << text;
+  return m.ok() ? std::move(*m) : Module();
+}
+
+// Constants declared external get random contents, inputs too; positive ones where the case asks for it.
+void Fill(std::byte* data, size_t count, uint32_t seed, bool positive) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  for (size_t i = 0; i < count; ++i) {
+    float v = normal(random);
+    if (positive) v = std::abs(v) + 0.1f;
+    std::memcpy(data + i * sizeof v, &v, sizeof v);
+  }
+}
+
+struct Case {
+  std::string name;
+  std::string text;  // constants and a graph @f; symbols s0 is 1..9, s1 is 1..7
+  bool positive = false;
+  double tolerance = 1e-5;  // of the result's range
+};
+
+std::string Whole(const std::string& text) { return "module {\n  symbol s0 = 1..9\n  symbol s1 = 1..7\n" + text + "\n}\n"; }
+
+class Harness {
+ public:
+  explicit Harness(const Case& c) : case_(c), module_(ParseText(Whole(c.text))) {
+    uint32_t seed = 1;
+    for (Constant& k : module_.constants) {
+      if (k.data_known) continue;
+      std::vector<std::byte> data(k.nbytes());
+      Fill(data.data(), data.size() / 4, seed++, c.positive);
+      k = MakeOwnedConstant(k.name, k.type, std::move(data));
+    }
+    region_.backend = "xnnpack";
+    region_.body = module_.graphs.empty() ? std::make_unique<Graph>("none") : std::move(module_.graphs[0]);
+    region_.aliases.assign(graph().outputs.size(), -1);
+  }
+
+  const Module& module() const { return module_; }
+  const Graph& graph() const { return *region_.body; }
+
+  Status Check() const {
+    for (NodeId id : graph().order) DT_RETURN_IF_ERROR(XnnpackBackend().check(module_, graph(), graph().node(id)));
+    return OkStatus();
+  }
+
+  Status Load() {
+    DT_ASSIGN_OR_RETURN(lowered_, XnnpackBackend().lower(module_, region_));
+    payload_ = Aligned(lowered_.payload);
+    for (SharedData& s : lowered_.shared) {
+      std::vector<std::byte> bytes = s.bytes;
+      if (bytes.empty()) {
+        bytes.resize(s.constant->nbytes());
+        s.constant->CopyTo(bytes.data());
+      }
+      named_[s.key] = Aligned(bytes);
+    }
+    DT_ASSIGN_OR_RETURN(delegate_, Create());
+    return OkStatus();
+  }
+
+  // One more delegate of the same Program and Method.
+  Result<std::unique_ptr<Delegate>> Create() {
+    DelegateInitContext ctx;
+    ctx.payload = {reinterpret_cast<const std::byte*>(payload_.data()), lowered_.payload.size()};
+    ctx.named_data = [this](std::string_view key) -> Result<std::span<const std::byte>> {
+      auto it = named_.find(std::string(key));
+      if (it == named_.end()) return NotFound(key);
+      return std::span(reinterpret_cast<const std::byte*>(it->second.data()), it->second.size() * 8 - 16);
+    };
+    ctx.release = [this](std::span<const std::byte> bytes) { released_ += bytes.size(); };
+    std::vector<TensorView> arguments;
+    for (ValueId v : graph().inputs) arguments.push_back(Bound(v));
+    for (ValueId v : graph().outputs) arguments.push_back(Bound(v));
+    ctx.arguments = arguments;
+    ctx.num_inputs = graph().inputs.size();
+    ctx.program_shared = &program_shared;
+    ctx.method_shared = &method_shared;
+    return kXnnpackDelegate.create(ctx);
+  }
+
+  // Empty, or what differs from the interpreter's results.
+  std::string Run(int64_t s0, int64_t s1, uint32_t seed = 77) {
+    const auto values = [&](std::string_view s) -> std::optional<int64_t> { return s == "s0" ? s0 : s1; };
+    std::vector<OwnedTensor> inputs;
+    std::vector<TensorView> in, out;
+    for (ValueId v : graph().inputs) {
+      Shape shape;
+      for (Dim d : graph().type(v).shape) shape.push_back(*d.Evaluate(values));
+      inputs.push_back(OwnedTensor::Make(TensorType(DType::kF32, shape)));
+      Fill(inputs.back().storage.data(), static_cast<size_t>(shape.numel().value()), seed++, case_.positive);
+      in.push_back(inputs.back().view());
+    }
+    StateStore states;
+    Result<std::vector<OwnedTensor>> want = Interpret(module_, graph(), inputs, states);
+    if (!want.ok()) return want.status().ToString();
+    std::vector<OwnedTensor> results;
+    for (ValueId v : graph().outputs) {
+      results.push_back(OwnedTensor::Make(Bound(v).type()));
+      out.push_back(results.back().view());
+    }
+    if (Status s = delegate_->Execute(in, out); !s.ok()) return s.ToString();
+    const uint64_t before = GetXnnpackMemory().allocations;
+    if (Status s = delegate_->Execute(in, out); !s.ok()) return s.ToString();
+    if (GetXnnpackMemory().allocations != before) return "allocates when run again";
+    for (size_t i = 0; i < out.size(); ++i)
+      if (std::string d = Difference(out[i], (*want)[i].view()); !d.empty()) return StrCat("result ", i, ": ", d);
+    return "";
+  }
+
+  size_t released() const { return released_; }
+  const LoweredRegion& lowered() const { return lowered_; }
+  Delegate& delegate() { return *delegate_; }
+
+  std::unique_ptr<DelegateShared> program_shared, method_shared;
+
+ private:
+  static std::vector<uint64_t> Aligned(const std::vector<std::byte>& bytes) {
+    std::vector<uint64_t> words((bytes.size() + 7) / 8 + 2);
+    std::memcpy(words.data(), bytes.data(), bytes.size());
+    return words;
+  }
+  TensorView Bound(ValueId v) const {
+    std::vector<int64_t> sizes;
+    for (Dim d : graph().type(v).shape) sizes.push_back(d.Bounds(module_.symbols).max);
+    return TensorView(graph().type(v).dtype, sizes, nullptr);
+  }
+  std::string Difference(const TensorView& got, const TensorView& want) const {
+    if (!(got.type() == want.type())) return StrCat("is ", got.type().ToString(), ", not ", want.type().ToString());
+    double range = 1e-3;
+    for (int64_t i = 0; i < want.numel(); ++i) range = std::max(range, std::abs(static_cast<double>(want.as<float>()[i])));
+    for (int64_t i = 0; i < want.numel(); ++i) {
+      const double g = got.as<float>()[i], w = want.as<float>()[i];
+      if (!(std::abs(g - w) <= case_.tolerance * range)) return StrCat("element ", i, " is ", FormatDouble(g), ", not ", FormatDouble(w));
+    }
+    return "";
+  }
+
+  const Case case_;
+  Module module_;
+  Region region_;
+  LoweredRegion lowered_;
+  std::vector<uint64_t> payload_;
+  std::map<std::string, std::vector<uint64_t>> named_;
+  std::unique_ptr<Delegate> delegate_;
+  size_t released_ = 0;
+};
+
+std::string Unary(const std::string& op, const std::string& attrs = "") {
+  return "graph @f(%x: f32[2,s0,5]) {\n %y = " + op + " %x" + attrs + " : f32[2,s0,5]\n return %y\n}";
+}
+std::string Binary(const std::string& op, const std::string& attrs = "") {
+  return "graph @f(%x: f32[2,s0,5], %z: f32[s0,1]) {\n %y = " + op + " %x, %z" + attrs + " : f32[2,s0,5]\n return %y\n}";
+}
+
+const std::vector<Case>& Cases() {
+  static const std::vector<Case> cases = {
+      {"abs", Unary("abs")},
+      {"neg", Unary("neg")},
+      {"exp", Unary("exp")},
+      {"log", Unary("log"), true},
+      {"sqrt", Unary("sqrt"), true},
+      {"rsqrt", Unary("rsqrt"), true},
+      {"reciprocal", Unary("reciprocal"), true},
+      {"sin", Unary("sin")},
+      {"cos", Unary("cos")},
+      {"tanh", Unary("tanh")},
+      {"sigmoid", Unary("sigmoid")},
+      {"relu", Unary("relu")},
+      {"silu", Unary("silu")},
+      {"gelu", Unary("gelu")},
+      {"gelu_tanh", Unary("gelu", " {approximate=\"tanh\"}")},
+      {"hardtanh", Unary("hardtanh", " {min_val=-0.5, max_val=0.25}")},
+      {"clamp_min", Unary("clamp", " {min=0.5}")},
+      {"pow2", Unary("pow", " {exponent=2}")},
+      {"pow3", Unary("pow", " {exponent=3.0}")},
+      {"pow_rsqrt", Unary("pow", " {exponent=-0.5}"), true},
+      {"add", Binary("add")},
+      {"add_alpha", Binary("add", " {alpha=2}")},
+      {"sub_alpha", Binary("sub", " {alpha=0.5}")},
+      {"mul", Binary("mul")},
+      {"div", Binary("div"), true},
+      {"maximum", Binary("maximum")},
+      {"minimum", Binary("minimum")},
+      {"add_scalar", "constant @c : f32[] = [1.5]\ngraph @f(%x: f32[2,s0]) {\n %c = const @c : f32[]\n %y = add %x, %c : f32[2,s0]\n return %y\n}"},
+      {"silu_mul", "graph @f(%x: f32[2,s0,8], %z: f32[2,s0,8]) {\n %y = silu_mul %x, %z : f32[2,s0,8]\n return %y\n}"},
+      {"softmax", Unary("softmax", " {dim=-1}")},
+      {"softmax_middle", Unary("softmax", " {dim=1}")},
+      {"linear", "constant @w : f32[7,5] = external\nconstant @b : f32[7] = external\ngraph @f(%x: f32[2,s0,5]) {\n %w = const @w : f32[7,5]\n"
+                 " %b = const @b : f32[7]\n %y = linear %x, %w, %b : f32[2,s0,7]\n return %y\n}"},
+      {"linear_large", "constant @w : f32[65,33] = external\nconstant @v : f32[33,65] = external\ngraph @f(%x: f32[s0,33]) {\n %w = const @w : f32[65,33]\n"
+                       " %v = const @v : f32[33,65]\n %y = linear %x, %w, _ : f32[s0,65]\n %z = linear %y, %v, _ : f32[s0,33]\n return %z\n}"},
+      {"linear_dynamic_weight", "graph @f(%x: f32[s0,5], %w: f32[6,5], %b: f32[6]) {\n %y = linear %x, %w, %b : f32[s0,6]\n return %y\n}"},
+      {"matmul", "graph @f(%x: f32[2,3,s0,5], %z: f32[1,3,5,4]) {\n %y = matmul %x, %z : f32[2,3,s0,4]\n return %y\n}"},
+      {"matmul_constant", "constant @w : f32[5,7] = external\ngraph @f(%x: f32[2,s0,5]) {\n %w = const @w : f32[5,7]\n %y = matmul %x, %w : f32[2,s0,7]\n return %y\n}"},
+      {"matmul_two_symbols", "graph @f(%x: f32[2,s0,s1], %z: f32[2,s1,4]) {\n %y = matmul %x, %z : f32[2,s0,4]\n return %y\n}"},
+      {"bmm", "graph @f(%x: f32[3,s0,5], %z: f32[3,5,s0]) {\n %y = bmm %x, %z : f32[3,s0,s0]\n return %y\n}"},
+      {"view", "graph @f(%x: f32[1,s0,12]) {\n %y = view %x {size=[1,s0,3,4]} : f32[1,s0,3,4]\n %z = permute %y {dims=[0,2,1,3]} : f32[1,3,s0,4]\n return %z, %y\n}"},
+      {"view_merge", "graph @f(%x: f32[2,s0,3]) {\n %y = view %x {size=[2*s0,3]} : f32[2*s0,3]\n return %y\n}"},
+      {"slice", "graph @f(%x: f32[2,s0,8]) {\n %y = slice %x {dim=2, start=2, end=-1} : f32[2,s0,5]\n %z = slice %x {dim=0, start=1} : f32[1,s0,8]\n return %y, %z\n}"},
+      {"cat", "graph @f(%x: f32[2,s0], %z: f32[2,s1]) {\n %y = cat %x, %z, %x {dim=1} : f32[2,2*s0+s1]\n return %y\n}"},
+      {"cat_many", "graph @f(%x: f32[2,s0], %z: f32[1,s0]) {\n %y = cat %x, %z, %x, %z, %x, %z, %z {dim=0} : f32[10,s0]\n return %y\n}"},
+      {"pad", "graph @f(%x: f32[2,s0,3]) {\n %y = constant_pad_nd %x {pad=[1,2,0,3], value=0.5} : f32[2,s0+3,6]\n return %y\n}"},
+      {"mean", "graph @f(%x: f32[2,s0,6]) {\n %y = mean %x {dim=[-1], keepdim=true} : f32[2,s0,1]\n %z = sum %x {dim=[2]} : f32[2,s0]\n return %y, %z\n}"},
+      {"rms_norm", "constant @w : f32[16] = external\ngraph @f(%x: f32[1,s0,16]) {\n %w = const @w : f32[16]\n %y = rms_norm %x, %w {eps=1e-05} : f32[1,s0,16]\n return %y\n}"},
+      {"rope", "graph @f(%x: f32[1,3,s0,8], %c: f32[s0,8], %s: f32[1,1,s0,8]) {\n %y = rope %x, %c, %s : f32[1,3,s0,8]\n return %y\n}"},
+      {"attention", "graph @f(%q: f32[2,3,s0,8], %k: f32[2,3,s1,8], %v: f32[2,3,s1,4]) {\n %y = attention %q, %k, %v, _, _ : f32[2,3,s0,4]\n return %y\n}"},
+      {"attention_mask", "graph @f(%q: f32[1,2,s0,8], %k: f32[1,2,12,8], %v: f32[1,2,12,8], %m: f32[s0,12]) {\n"
+                         " %y = attention %q, %k, %v, %m, _ {scale=0.3} : f32[1,2,s0,8]\n return %y\n}"},
+      {"attention_grouped", "graph @f(%q: f32[1,6,s0,8], %k: f32[1,2,12,8], %v: f32[1,2,12,8], %m: f32[1,1,s0,12]) {\n"
+                            " %y = attention %q, %k, %v, %m, _ : f32[1,6,s0,8]\n return %y\n}"},
+      {"attention_grouped_no_mask", "graph @f(%q: f32[1,6,s0,8], %k: f32[1,2,12,8], %v: f32[1,2,12,4]) {\n %y = attention %q, %k, %v, _, _ : f32[1,6,s0,4]\n return %y\n}"},
+      {"attention_grouped_symbolic_keys", "graph @f(%q: f32[1,6,s0,8], %k: f32[1,2,s0,8], %v: f32[1,2,s0,8], %m: f32[s0,s0]) {\n"
+                                          " %y = attention %q, %k, %v, %m, _ : f32[1,6,s0,8]\n return %y\n}"},
+      {"attention_causal", "graph @f(%q: f32[s0,2,5,8], %k: f32[s0,2,5,8], %v: f32[s0,2,5,8]) {\n"
+                           " %y = attention %q, %k, %v, _, _ {is_causal=true} : f32[s0,2,5,8]\n return %y\n}"},
+      {"convolution", "constant @w : f32[6,3,3,2] = external\nconstant @b : f32[6] = external\ngraph @f(%x: f32[s0,3,8,9]) {\n %w = const @w : f32[6,3,3,2]\n"
+                      " %b = const @b : f32[6]\n %y = convolution %x, %w, %b {stride=[2,1], padding=[1,2], dilation=[1,1], transposed=false, output_padding=[0,0], groups=1} "
+                      ": f32[s0,6,4,12]\n %r = relu %y : f32[s0,6,4,12]\n return %r\n}"},
+      {"convolution_groups", "constant @w : f32[6,2,3,3] = external\ngraph @f(%x: f32[s0,4,8,9]) {\n %w = const @w : f32[6,2,3,3]\n"
+                             " %y = convolution %x, %w, _ {stride=[1,1], padding=[2,2], dilation=[2,2], transposed=false, output_padding=[0,0], groups=2} "
+                             ": f32[s0,6,8,9]\n return %y\n}"},
+      {"convolution_depthwise", "constant @w : f32[8,1,3,3] = external\nconstant @b : f32[8] = external\ngraph @f(%x: f32[s0,4,8,9]) {\n %w = const @w : f32[8,1,3,3]\n"
+                                " %b = const @b : f32[8]\n %y = convolution %x, %w, %b {stride=[2,2], padding=[1,1], dilation=[1,1], transposed=false, output_padding=[0,0], groups=4} "
+                                ": f32[s0,8,4,5]\n return %y\n}"},
+      {"convolution_transposed", "constant @w : f32[4,3,3,2] = external\nconstant @b : f32[6] = external\ngraph @f(%x: f32[s0,4,5,6]) {\n %w = const @w : f32[4,3,3,2]\n"
+                                 " %b = const @b : f32[6]\n %y = convolution %x, %w, %b {stride=[2,2], padding=[1,0], dilation=[1,1], transposed=true, output_padding=[1,0], groups=2} "
+                                 ": f32[s0,6,10,12]\n return %y\n}"},
+      {"convolution_1d", "constant @w : f32[5,3,4] = external\nconstant @b : f32[5] = external\ngraph @f(%x: f32[1,3,s0+3]) {\n %w = const @w : f32[5,3,4]\n"
+                         " %b = const @b : f32[5]\n %y = convolution %x, %w, %b {stride=[1], padding=[0], dilation=[1], transposed=false, output_padding=[0], groups=1} "
+                         ": f32[1,5,s0]\n %g = gelu %y : f32[1,5,s0]\n return %g\n}"},
+      {"max_pool", "graph @f(%x: f32[s0,3,8,9]) {\n %y, %i = max_pool2d_with_indices %x {kernel_size=[3,2], stride=[2,2], padding=[1,0], dilation=[1,1], ceil_mode=true} "
+                   ": f32[s0,3,5,5], i64[s0,3,5,5]\n return %y\n}"},
+      {"avg_pool", "graph @f(%x: f32[s0,3,8,9]) {\n %y = avg_pool2d %x {kernel_size=[3,3], stride=[1,2], padding=[1,1], ceil_mode=false, count_include_pad=true} "
+                   ": f32[s0,3,8,5]\n %z = avg_pool2d %x {kernel_size=[2,3], padding=[1,1], count_include_pad=false} : f32[s0,3,5,3]\n return %y, %z\n}"},
+      {"mean_spatial", "graph @f(%x: f32[s0,3,8,9]) {\n %y = mean %x {dim=[2,3], keepdim=true} : f32[s0,3,1,1]\n %z = mean %x {dim=[-1,-2]} : f32[s0,3]\n return %y, %z\n}"},
+      {"convolution_chain", "constant @w : f32[4,3,3,3] = external\nconstant @m : f32[4,1,1] = external\nconstant @p : f32[1,4,1,1] = external\n"
+                            "graph @f(%x: f32[s0,3,8,8]) {\n %w = const @w : f32[4,3,3,3]\n %m = const @m : f32[4,1,1]\n %p = const @p : f32[1,4,1,1]\n"
+                            " %y = convolution %x, %w, _ {stride=[1,1], padding=[1,1], dilation=[1,1], transposed=false, output_padding=[0,0], groups=1} : f32[s0,4,8,8]\n"
+                            " %a = mul %y, %m : f32[s0,4,8,8]\n %b = add %a, %p : f32[s0,4,8,8]\n %r = relu %b : f32[s0,4,8,8]\n"
+                            " %q, %i = max_pool2d_with_indices %r {kernel_size=[2,2]} : f32[s0,4,4,4], i64[s0,4,4,4]\n"
+                            " %c = cat %q, %q {dim=1} : f32[s0,8,4,4]\n %v = view %c {size=[s0,128]} : f32[s0,128]\n return %v, %r\n}"},
+      {"outputs", "constant @c : f32[3] = external\ngraph @f(%x: f32[s0,3]) {\n %c = const @c : f32[3]\n %y = relu %x : f32[s0,3]\n return %x, %y, %y, %c\n}"},
+  };
+  return cases;
+}
+
+class LowerTest : public testing::TestWithParam<size_t> {};
+
+TEST_P(LowerTest, MatchesTheInterpreter) {
+  Harness h(Cases()[GetParam()]);
+  const Status check = h.Check();
+  ASSERT_TRUE(check.ok()) << check.ToString();
+  const Status loaded = h.Load();
+  ASSERT_TRUE(loaded.ok()) << loaded.ToString();
+  const int64_t sizes[][2] = {{7, 3}, {1, 1}, {9, 7}, {3, 2}, {7, 7}};
+  for (const auto& [s0, s1] : sizes) EXPECT_EQ(h.Run(s0, s1), "") << "s0=" << s0 << " s1=" << s1;
+  // All sizes again: nothing is allocated, however they alternate.
+  const uint64_t before = GetXnnpackMemory().allocations;
+  for (const auto& [s0, s1] : sizes) EXPECT_EQ(h.Run(s0, s1, 5), "") << "s0=" << s0 << " s1=" << s1;
+  EXPECT_EQ(GetXnnpackMemory().allocations, before);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LowerTest, testing::Range(size_t{0}, Cases().size()), [](const auto& info) { return Cases()[info.param].name; });
+
+void ExpectRefused(const std::string& text, const std::string& reason) {
+  const Module m = ParseText(Whole(text));
+  ASSERT_FALSE(m.graphs.empty());
+  const Graph& g = *m.graphs[0];
+  Status s;
+  for (NodeId id : g.order)
+    if (s.ok()) s = XnnpackBackend().check(m, g, g.node(id));
+  EXPECT_EQ(s.code(), Code::kUnsupported);
+  EXPECT_NE(std::string(s.message()).find(reason), std::string::npos) << s.ToString();
+}
+
+TEST(LowerRefuses, WithReasons) {
+  ExpectRefused("graph @f(%x: f16[2]) {\n %y = relu %x : f16[2]\n return %y\n}", "only f32");
+  ExpectRefused("graph @f(%x: f32[s0,s1,4]) {\n %y = view %x {size=[s0,s1,2,2]} : f32[s0,s1,2,2]\n return %y\n}", "at most one size may be symbolic");
+  ExpectRefused("graph @f(%x: f32[s0,4]) {\n %y = slice %x {dim=1, step=2} : f32[s0,2]\n return %y\n}", "step 2");
+  ExpectRefused("graph @f(%x: f32[2,s0]) {\n %y = pow %x {exponent=2.5} : f32[2,s0]\n return %y\n}", "power of 2.5");
+  ExpectRefused("graph @f(%x: f32[2,s0]) {\n %y = mean %x {dim=[1]} : f32[2]\n return %y\n}", "must be a constant");
+  ExpectRefused("graph @f(%q: f32[1,2,s0,8], %k: f32[1,2,12,8], %m: bool[s0,12]) {\n %y = attention %q, %k, %k, %m, _ : f32[1,2,s0,8]\n return %y\n}", "bool mask");
+  ExpectRefused("graph @f(%x: f32[2,3,8,8]) {\n %y, %i = max_pool2d_with_indices %x {kernel_size=[2,2]} : f32[2,3,4,4], i64[2,3,4,4]\n return %y, %i\n}",
+                "indices are used");
+  ExpectRefused("graph @f(%x: i64[2]) {\n %y = arange {start=0, end=4, out_dtype=i64} : i64[4]\n return %y\n}", "no operator for arange");
+}
+
+TEST(Delegate, SharesPackedWeights) {
+  const Case c = {"shared", "constant @w : f32[512,256] = external\ngraph @f(%x: f32[s0,256]) {\n %w = const @w : f32[512,256]\n"
+                            " %y = linear %x, %w, _ : f32[s0,512]\n return %y\n}"};
+  constexpr size_t kWeight = 512 * 256 * 4;
+  Harness h(c);
+  const uint64_t before = GetXnnpackMemory().bytes;
+  ASSERT_TRUE(h.Load().ok());
+  ASSERT_EQ(h.lowered().shared.size(), 1u);
+  EXPECT_LT(h.lowered().payload.size(), kWeight);
+  EXPECT_EQ(h.released(), kWeight);
+  const uint64_t one = GetXnnpackMemory().bytes;
+  EXPECT_GE(one, before + kWeight);
+  auto second = h.Create();
+  ASSERT_TRUE(second.ok());
+  EXPECT_LT(GetXnnpackMemory().bytes, one + kWeight / 2);
+  EXPECT_EQ(h.Run(4, 1), "");
+}
+
+TEST(Delegate, RefusesSizesBeyondTheBounds) {
+  const Case c = {"bounds", Unary("relu")};
+  Harness h(c);
+  ASSERT_TRUE(h.Load().ok());
+  OwnedTensor x = OwnedTensor::Make(TensorType(DType::kF32, {2, 10, 5})), y = OwnedTensor::Make(TensorType(DType::kF32, {2, 10, 5}));
+  const TensorView in[] = {x.view()};
+  TensorView out[] = {y.view()};
+  const Status s = h.delegate().Execute(in, out);
+  EXPECT_EQ(s.code(), Code::kOutOfRange);
+  EXPECT_NE(std::string(s.message()).find("dim 1 of argument 0 is 10; at most 9"), std::string::npos) << s.ToString();
+  EXPECT_EQ(h.Run(9, 1), "");
+}
+
+TEST(Worthwhile, NeedsWork) {
+  const Module m = ParseText(Whole("graph @f(%x: f32[2,s0]) {\n %a = view %x {size=[1,2,s0]} : f32[1,2,s0]\n %b = neg %a : f32[1,2,s0]\n"
+                                   " %c = abs %b : f32[1,2,s0]\n %d = exp %c : f32[1,2,s0]\n return %d\n}"));
+  const Graph& g = *m.graphs[0];
+  const std::span<const NodeId> nodes = g.order;
+  EXPECT_FALSE(XnnpackBackend().worthwhile(m, g, nodes.first(1)));
+  EXPECT_FALSE(XnnpackBackend().worthwhile(m, g, nodes.first(3)));
+  EXPECT_TRUE(XnnpackBackend().worthwhile(m, g, nodes));
+}
+
+}  // namespace
+}  // namespace dovetail

@@ -1,0 +1,104 @@
+#include "compile/compile.h"
+
+#include <chrono>
+
+#include "backends/xnnpack/backend.h"
+#include "compile/emit.h"
+#include "compile/lower_states.h"
+#include "compile/memory_sampler.h"
+#include "import/import.h"
+#include "ir/verifier.h"
+#include "passes/passes.h"
+
+namespace dovetail {
+namespace {
+
+Result<std::vector<const Backend*>> FindBackends(const std::vector<std::string>& names) {
+  std::vector<const Backend*> backends;
+  for (const std::string& name : names) {
+    if (name == "xnnpack") backends.push_back(&XnnpackBackend());
+    else if (name != "cpu") return InvalidArgument("unknown backend '", name, "'; there are xnnpack and cpu");
+  }
+  return backends;
+}
+
+void CountGraph(const Module& module, const Graph& graph, bool delegated, CompileReport& report) {
+  for (NodeId id : graph.order) {
+    const Node& n = graph.node(id);
+    if (n.region) CountGraph(module, *n.region->body, true, report);
+    if (n.op != OpId::kLinear && n.op != OpId::kMatmul && n.op != OpId::kBmm && n.op != OpId::kConvolution) continue;
+    const TensorType& out = graph.type(n.results[0]);
+    Dim macs = out.shape.numel();
+    if (n.op == OpId::kConvolution) {
+      const Shape& w = graph.type(n.operands[1]).shape;
+      macs = macs * Dim::FloorDiv(w.numel(), w[0]);
+    } else {
+      macs = macs * graph.type(n.operands[0]).shape.back();
+    }
+    const uint64_t count = static_cast<uint64_t>(macs.Bounds(module.symbols).max);
+    report.macs_total += count;
+    if (delegated) report.macs_delegated += count;
+    if (n.op == OpId::kLinear) {
+      ++report.linears_total;
+      report.linears_delegated += delegated;
+    }
+  }
+}
+
+Status RunNamed(std::string_view pass, Module& module) { return RunPass(*FindPass(pass), module); }
+
+Result<Module> Prepare(const std::string& input, const CompileOptions& options, const std::vector<const Backend*>& backends, CompileReport& report) {
+  DT_ASSIGN_OR_RETURN(Module module, ImportAndOptimize(input, options));
+  if (options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("additive_masks", module));
+  DT_ASSIGN_OR_RETURN(report.partition, Partition(module, backends));
+  if (options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("decompose_for_stock", module));
+  DT_RETURN_IF_ERROR(Verify(module));
+  for (const auto& g : module.graphs) CountGraph(module, *g, false, report);
+  for (const State& s : module.states) {
+    StateInfo info{s.name, std::string(Name(s.type.dtype)), {}, s.initial.nbytes()};
+    for (Dim d : s.type.shape.dims()) info.shape.push_back(d.value());
+    report.states.push_back(std::move(info));
+  }
+  return module;
+}
+
+}  // namespace
+
+Result<Module> ImportAndOptimize(const std::string& input, const CompileOptions& options) {
+  if (!options.methods.empty()) return Unsupported("several methods in one program (--method) cannot be compiled by this version; compile each .pt2 on its own");
+  DT_ASSIGN_OR_RETURN(Module module, ImportPt2(input));
+  DT_RETURN_IF_ERROR(Verify(module));
+  for (const Pass& pass : CorePasses())
+    if (Status s = RunPass(pass, module); !s.ok()) return std::move(s).While(StrCat("compiling '", input, "'"));
+  return module;
+}
+
+Result<CompileReport> ExplainFile(const std::string& input, const CompileOptions& options) {
+  CompileReport report;
+  DT_ASSIGN_OR_RETURN(const std::vector<const Backend*> backends, FindBackends(options.backends));
+  DT_ASSIGN_OR_RETURN([[maybe_unused]] const Module module, Prepare(input, options, backends, report));
+  return report;
+}
+
+Result<CompileReport> CompileFile(const std::string& input, const std::string& output, const CompileOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  MemorySampler sampler;
+  CompileReport report;
+  DT_ASSIGN_OR_RETURN(const std::vector<const Backend*> backends, FindBackends(options.backends));
+  DT_ASSIGN_OR_RETURN(Module module, Prepare(input, options, backends, report));
+  const StateSets before = CollectStates(module);
+  DT_RETURN_IF_ERROR(LowerStates(module));
+  DT_RETURN_IF_ERROR(Verify(module));
+  DT_RETURN_IF_ERROR(CheckStates(before, CollectStates(module)));
+  EmitStats stats;
+  Result<pte::ProgramDesc> program = Emit(module, {backends, options.stock_runtime}, stats);
+  if (!program.ok()) return std::move(program).status().While(StrCat("compiling '", input, "'"));
+  DT_ASSIGN_OR_RETURN(report.output_bytes, pte::WritePte(*program, output));
+  report.planned_bytes = stats.planned_bytes;
+  report.planned_lower_bound = stats.planned_lower_bound;
+  report.peak_anonymous_bytes = sampler.peak();
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace dovetail

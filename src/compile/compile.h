@@ -1,0 +1,43 @@
+// The whole way from a .pt2 to a .pte.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compile/partition.h"
+
+namespace dovetail {
+
+struct CompileOptions {
+  std::vector<std::string> backends = {"xnnpack", "cpu"};  // in order of preference; cpu takes what is left
+  bool stock_runtime = false;                              // --runtime executorch
+  std::vector<std::pair<std::string, std::string>> methods;  // further methods: name, .pt2; states and weights are shared by name
+};
+
+struct StateInfo {
+  std::string name, dtype;
+  std::vector<int64_t> shape;
+  uint64_t bytes = 0;
+};
+
+struct CompileReport {
+  double seconds = 0;
+  uint64_t peak_anonymous_bytes = 0;  // RssAnon of the process, sampled every 5 ms
+  uint64_t output_bytes = 0, planned_bytes = 0, planned_lower_bound = 0;
+  uint64_t macs_total = 0, macs_delegated = 0;  // multiply-adds of linears, matrix products and convolutions at the upper bounds
+  size_t linears_total = 0, linears_delegated = 0;
+  std::vector<StateInfo> states;
+  PartitionReport partition;
+};
+
+// Writes `output`, whole or not at all.
+Result<CompileReport> CompileFile(const std::string& input, const std::string& output, const CompileOptions& options);
+
+// Everything up to the partition, for `explain`.
+Result<CompileReport> ExplainFile(const std::string& input, const CompileOptions& options);
+
+// The module after the core passes.
+Result<Module> ImportAndOptimize(const std::string& input, const CompileOptions& options);
+
+}  // namespace dovetail

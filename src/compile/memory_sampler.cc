@@ -1,0 +1,36 @@
+#include "compile/memory_sampler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <string>
+
+namespace dovetail {
+
+uint64_t AnonymousBytes() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word)
+    if (word == "RssAnon:") {
+      uint64_t kib = 0;
+      status >> kib;
+      return kib * 1024;
+    }
+  return 0;
+}
+
+MemorySampler::MemorySampler() : peak_(AnonymousBytes()) {
+  thread_ = std::thread([this] {
+    while (!stop_) {
+      peak_ = std::max(peak_.load(), AnonymousBytes());
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+}
+
+MemorySampler::~MemorySampler() {
+  stop_ = true;
+  thread_.join();
+}
+
+}  // namespace dovetail

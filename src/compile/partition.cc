@@ -1,0 +1,211 @@
+#include "compile/partition.h"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/check.h"
+
+namespace dovetail {
+namespace {
+
+constexpr int kCpu = -1;
+
+class Partitioner {
+ public:
+  Partitioner(Module& module, Graph& graph, std::span<const Backend* const> backends) : module_(module), graph_(graph), backends_(backends) {}
+
+  Status Run(PartitionReport& report) {
+    Choose();
+    // A component that is not worth a call goes to the cpu, which may lower the stages of others.
+    for (int round = 0; round < 16; ++round) {
+      ComputeStages();
+      if (!Demote()) break;
+    }
+    Report(report);
+    return Rebuild(report);
+  }
+
+ private:
+  void Choose() {
+    kind_.assign(graph_.num_nodes(), kCpu);
+    reason_.assign(graph_.num_nodes(), "");
+    for (NodeId id : graph_.order) {
+      const Node& n = graph_.node(id);
+      if (GetOp(n.op).traits & kStructural) continue;
+      for (size_t b = 0; b < backends_.size(); ++b) {
+        if (Status s = backends_[b]->check(module_, graph_, n); s.ok()) {
+          kind_[id] = static_cast<int>(b);
+          break;
+        } else if (reason_[id].empty()) {
+          reason_[id] = StrCat(backends_[b]->name, ": ", s.message());
+        }
+      }
+    }
+  }
+
+  void ComputeStages() {
+    stage_.assign(graph_.num_nodes(), 0);
+    std::unordered_map<uint32_t, NodeId> last_access;  // of a state: its accesses keep their order
+    for (NodeId id : graph_.order) {
+      const Node& n = graph_.node(id);
+      if (n.op == OpId::kConst) continue;
+      int stage = 0;
+      auto after = [&](NodeId p) { stage = std::max(stage, kind_[p] == kind_[id] ? stage_[p] : stage_[p] + 1); };
+      for (ValueId v : n.operands)
+        if (v != kNone && graph_.value(v).producer != kNone && graph_.producer(v)->op != OpId::kConst) after(graph_.value(v).producer);
+      if (n.op == OpId::kStateRead || n.op == OpId::kStateWrite) {
+        if (auto it = last_access.find(n.ref); it != last_access.end()) after(it->second);
+        last_access[n.ref] = id;
+      }
+      stage_[id] = stage;
+    }
+  }
+
+  // Connected components of each (stage, backend); those that are not worthwhile go to the cpu. Whether any did.
+  bool Demote() {
+    std::vector<NodeId> parent(graph_.num_nodes());
+    std::iota(parent.begin(), parent.end(), 0);
+    auto find = [&](NodeId x) {
+      while (parent[x] != x) x = parent[x] = parent[parent[x]];
+      return x;
+    };
+    std::unordered_map<ValueId, std::vector<NodeId>> readers;
+    for (NodeId id : graph_.order) {
+      if (kind_[id] == kCpu) continue;
+      for (ValueId v : graph_.node(id).operands) {
+        if (v == kNone || graph_.producer_if(v, OpId::kConst)) continue;
+        const NodeId p = graph_.value(v).producer;
+        if (p != kNone && kind_[p] == kind_[id] && stage_[p] == stage_[id]) parent[find(p)] = find(id);
+        for (NodeId other : readers[v])  // linears that share an input belong together
+          if (kind_[other] == kind_[id] && stage_[other] == stage_[id]) parent[find(other)] = find(id);
+        readers[v].push_back(id);
+      }
+    }
+    std::map<NodeId, std::vector<NodeId>> components;
+    for (NodeId id : graph_.order)
+      if (kind_[id] != kCpu) components[find(id)].push_back(id);
+    bool demoted = false;
+    for (const auto& [root, nodes] : components) {
+      const Backend& backend = *backends_[static_cast<size_t>(kind_[nodes[0]])];
+      if (backend.worthwhile(module_, graph_, nodes)) continue;
+      demoted = true;
+      for (NodeId id : nodes) {
+        kind_[id] = kCpu;
+        reason_[id] = StrCat(backend.name, ": too little work around it for a delegate call of its own");
+      }
+    }
+    return demoted;
+  }
+
+  void Report(PartitionReport& report) {
+    for (NodeId id : graph_.order) {
+      const Node& n = graph_.node(id);
+      if (GetOp(n.op).traits & kStructural) continue;
+      const Location* l = module_.location(n);
+      report.nodes.push_back({std::string(GetOp(n.op).name), kind_[id] == kCpu ? "cpu" : std::string(backends_[static_cast<size_t>(kind_[id])]->name), reason_[id],
+                              l ? l->source : "", l ? l->module_path : ""});
+    }
+  }
+
+  Status Rebuild(PartitionReport& report) {
+    const std::vector<NodeId> before = graph_.order;
+    std::map<std::pair<int, int>, std::vector<NodeId>> groups;
+    std::vector<NodeId> order;
+    for (NodeId id : before) {
+      if (graph_.node(id).op == OpId::kConst) order.push_back(id);
+      else groups[{stage_[id], kind_[id]}].push_back(id);
+    }
+    users_ = graph_.Users();
+    is_output_.assign(graph_.num_values(), false);
+    for (ValueId v : graph_.outputs) is_output_[v] = true;
+    for (auto& [key, nodes] : groups) {
+      if (key.second == kCpu) {
+        order.insert(order.end(), nodes.begin(), nodes.end());
+      } else {
+        order.push_back(MakeRegion(nodes, *backends_[static_cast<size_t>(key.second)]));
+        ++report.delegate_calls;
+      }
+    }
+    graph_.order = std::move(order);
+    for (auto& [from, to] : renamed_) graph_.ReplaceUses(from, to);
+    graph_.RemoveDeadNodes();
+    return OkStatus();
+  }
+
+  NodeId MakeRegion(const std::vector<NodeId>& nodes, const Backend& backend) {
+    const std::unordered_set<NodeId> inside(nodes.begin(), nodes.end());
+    auto region = std::make_unique<Region>();
+    region->backend = backend.name;
+    region->body = std::make_unique<Graph>(std::string(backend.name));
+    Graph& body = *region->body;
+    std::unordered_map<ValueId, ValueId> local;
+    std::vector<ValueId> operands;
+    // Inputs come before nodes in the body's numbering only by habit; handles do not depend on it.
+    auto enter = [&](ValueId v) -> ValueId {
+      if (v == kNone) return kNone;
+      if (auto it = local.find(v); it != local.end()) return it->second;
+      const Value& outer = graph_.value(v);
+      ValueId inner;
+      if (const Node* constant = graph_.producer_if(v, OpId::kConst)) {
+        const NodeId copy = body.AddNode(OpId::kConst);
+        body.node(copy).ref = constant->ref;
+        body.order.push_back(copy);
+        inner = body.AddResult(copy, outer.type, outer.name);
+      } else {
+        inner = body.AddInput(outer.name, outer.type);
+        operands.push_back(v);
+      }
+      return local[v] = inner;
+    };
+    std::vector<ValueId> results;
+    for (NodeId id : nodes) {
+      std::vector<ValueId> entered;
+      for (ValueId v : graph_.node(id).operands) entered.push_back(enter(v));
+      const NodeId copy = body.AddNode(graph_.node(id).op);
+      body.node(copy).operands = std::move(entered);
+      body.node(copy).attrs = graph_.node(id).attrs;
+      body.node(copy).location = graph_.node(id).location;
+      body.order.push_back(copy);
+      for (ValueId v : graph_.node(id).results) {
+        local[v] = body.AddResult(copy, graph_.value(v).type, graph_.value(v).name);
+        bool leaves = is_output_[v];
+        for (NodeId user : users_[v]) leaves |= !inside.contains(user);
+        if (leaves) results.push_back(v);
+      }
+    }
+    const NodeId delegate = graph_.AddNode(OpId::kDelegate);
+    graph_.node(delegate).operands = operands;
+    for (ValueId v : results) {
+      body.outputs.push_back(local[v]);
+      region->aliases.push_back(-1);
+      const std::string name = graph_.value(v).name;
+      const TensorType type = graph_.type(v);
+      renamed_.emplace_back(v, graph_.AddResult(delegate, type, name));
+    }
+    graph_.node(delegate).region = std::move(region);
+    // Later regions look up operands by the old handles, so uses are renamed only at the end; operands of this node included.
+    return delegate;
+  }
+
+  Module& module_;
+  Graph& graph_;
+  std::span<const Backend* const> backends_;
+  std::vector<int> kind_, stage_;
+  std::vector<std::string> reason_;
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<bool> is_output_;
+  std::vector<std::pair<ValueId, ValueId>> renamed_;
+};
+
+}  // namespace
+
+Result<PartitionReport> Partition(Module& module, std::span<const Backend* const> backends) {
+  PartitionReport report;
+  for (auto& g : module.graphs) DT_RETURN_IF_ERROR(Partitioner(module, *g, backends).Run(report));
+  module.form = Form::kPartitioned;
+  return report;
+}
+
+}  // namespace dovetail
