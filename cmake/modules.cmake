@@ -1,5 +1,5 @@
 set(DOVETAIL_RUNTIME_MODULES "" CACHE INTERNAL "modules of dovetail_runtime, in order")
-# dovetail_module(DIR [NAME n] [RUNTIME] [EXECUTABLE exe] [DEPS modules...] [LIBS targets...] [TEST_DEPS modules...])
+# dovetail_module(DIR [NAME n] [RUNTIME] [EXECUTABLE exe] [DEPS modules...] [LIBS targets...])
 #
 # Makes the static library dt_NAME of src/DIR/*.cc (none: an interface library), and the test program NAME_test of
 # src/DIR/*_test.cc. A file *_fuzz.cc becomes the fuzz target of its name, with DOVETAIL_FUZZ. With EXECUTABLE, main.cc
@@ -20,7 +20,7 @@ function(dovetail_compile_flags target runtime)
 endfunction()
 
 function(dovetail_module dir)
-  cmake_parse_arguments(M "RUNTIME" "NAME;EXECUTABLE" "DEPS;LIBS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(M "RUNTIME" "NAME;EXECUTABLE" "DEPS;LIBS" ${ARGN})
   if(NOT M_NAME)
     set(M_NAME ${dir})
   endif()
@@ -52,8 +52,7 @@ function(dovetail_module dir)
   if(tests)
     add_executable(${M_NAME}_test ${tests})
     dovetail_compile_flags(${M_NAME}_test FALSE)
-    list(TRANSFORM M_TEST_DEPS PREPEND dt_)
-    target_link_libraries(${M_NAME}_test PRIVATE dt_${M_NAME} ${M_TEST_DEPS} dovetail_gtest)
+    target_link_libraries(${M_NAME}_test PRIVATE dt_${M_NAME} dovetail_gtest)
     add_test(NAME ${M_NAME}_test COMMAND ${M_NAME}_test WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${M_NAME}_test PROPERTIES LABELS unit)
     add_dependencies(unit_tests ${M_NAME}_test)

@@ -55,7 +55,7 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
   DT_RETURN_IF_ERROR(Verify(module));
   for (const auto& g : module.graphs) CountGraph(module, *g, false, report);
   for (const State& s : module.states) {
-    StateInfo info{s.name, std::string(Name(s.type.dtype)), {}, s.initial.nbytes()};
+    CompiledState info{s.name, std::string(Name(s.type.dtype)), {}, s.initial.nbytes()};
     for (Dim d : s.type.shape.dims()) info.shape.push_back(d.value());
     report.states.push_back(std::move(info));
   }

@@ -15,7 +15,7 @@ struct CompileOptions {
   std::vector<std::pair<std::string, std::string>> methods;  // further methods: name, .pt2; states and weights are shared by name
 };
 
-struct StateInfo {
+struct CompiledState {
   std::string name, dtype;
   std::vector<int64_t> shape;
   uint64_t bytes = 0;
@@ -27,7 +27,7 @@ struct CompileReport {
   uint64_t output_bytes = 0, planned_bytes = 0, planned_lower_bound = 0;
   uint64_t macs_total = 0, macs_delegated = 0;  // multiply-adds of linears, matrix products and convolutions at the upper bounds
   size_t linears_total = 0, linears_delegated = 0;
-  std::vector<StateInfo> states;
+  std::vector<CompiledState> states;
   PartitionReport partition;
 };
 

@@ -173,6 +173,10 @@ Dim operator*(Dim a, Dim b) {
 std::optional<Dim> Dim::DivideExact(Dim a, Dim b) {
   if (b == Dim(0)) return std::nullopt;
   if (a == b) return Dim(1);
+  if (a.is_constant() && b.is_constant()) {
+    const int64_t quotient = FloorDivide(a.value(), b.value());
+    return SatMul(quotient, b.value()) == a.value() ? std::optional(Dim(quotient)) : std::nullopt;
+  }
   std::vector<Term> sa, sb;
   const std::vector<Term>& divisor = DimExpr::TermsOf(b, sb);
   if (divisor.size() != 1) {

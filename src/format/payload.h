@@ -26,7 +26,7 @@ class ByteSink {
 // again for another file, and must give the same bytes each time. A null `write` is allowed for size 0.
 struct Payload {
   uint64_t size = 0;
-  std::function<Status(ByteSink&)> write;
+  std::function<Status(ByteSink&)> write = {};
 
   // Keeps the bytes.
   static Payload Owned(std::vector<std::byte> bytes) {

@@ -26,13 +26,13 @@ struct AllocationDesc {
 };
 
 struct TensorDesc {
-  DType dtype;
-  std::vector<int32_t> sizes;      // upper bounds if dynamic_bound
-  std::vector<uint8_t> dim_order;  // outermost first; empty: 0, 1, 2...
+  DType dtype = DType::kNone;
+  std::vector<int32_t> sizes = {};      // upper bounds if dynamic_bound
+  std::vector<uint8_t> dim_order = {};  // outermost first; empty: 0, 1, 2...
   bool dynamic_bound = false;
   uint32_t data_buffer_idx = 0;
-  std::optional<AllocationDesc> allocation;
-  std::string fully_qualified_name;  // of a parameter or state; may be empty
+  std::optional<AllocationDesc> allocation = {};
+  std::string fully_qualified_name = {};  // of a parameter or state; may be empty
 };
 
 struct NoneDesc {};
@@ -56,9 +56,9 @@ using InstructionDesc = std::variant<KernelCallDesc, DelegateCallDesc, MoveCallD
 struct OperatorDesc { std::string name, overload; };  // {"aten::add", "out"}
 struct CompileSpecDesc { std::string key; std::vector<uint8_t> value; };
 struct DelegateDesc {
-  std::string id;
+  std::string id = {};
   uint32_t blob_index = 0;  // into ProgramDesc.delegate_blobs; two delegates may share one
-  std::vector<CompileSpecDesc> compile_specs;
+  std::vector<CompileSpecDesc> compile_specs = {};
 };
 
 struct MethodDesc {
@@ -74,8 +74,8 @@ struct MethodDesc {
 // One blob under one or more names. With `first_constant`, the names point at the segment of constants, whose first bytes
 // are constants[0]: a weight that a kernel and a delegate share is stored once that way. `payload` is unused then.
 struct NamedDataDesc {
-  std::vector<std::string> keys;
-  Payload payload;
+  std::vector<std::string> keys = {};
+  Payload payload = {};
   bool first_constant = false;
   uint32_t alignment = 1;  // a power of two; 128 at least is given
 };

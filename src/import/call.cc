@@ -332,9 +332,9 @@ TensorId Call::ViewSizes(TensorId t, std::vector<Dim> sizes) {
 }
 
 TensorId Call::ViewPermuted(TensorId t, std::vector<Dim> dims) {
-  if (is_complex(t)) dims.push_back(static_cast<int64_t>(dims.size()));
   for (Dim& d : dims)
     if (d.is_constant() && d.value() < 0) d = d + Dim(static_cast<int64_t>(dims.size()));
+  if (is_complex(t)) dims.push_back(static_cast<int64_t>(dims.size()));
   return View(t, OpId::kPermute, {{"dims", std::move(dims)}});
 }
 

@@ -194,7 +194,8 @@ Result<TensorId> Importer::FindTensor(const Arg& arg, std::string_view what) con
 Status Importer::BindOutputs() {
   // All values are read before any mutation of the signature is applied: such a graph is functional already.
   std::vector<std::pair<const OutputSpec*, ValueId>> mutations;
-  Call call(context_, FxNode{});
+  const FxNode returning;
+  Call call(context_, returning);
   size_t leaf = 0;
   for (const OutputSpec& spec : program_.outputs) {
     if (spec.kind == OutputSpec::kToken) continue;

@@ -138,6 +138,7 @@ class Mutator {
   }
 
   void Splice(Bytes& input, size_t at) {
+    if (corpus_.empty()) return;
     const Bytes& other = corpus_[Below(corpus_.size())];
     if (other.empty()) return;
     const size_t from = Below(other.size());

@@ -43,7 +43,8 @@ def record_unary(r):
                 r.sample(name, [x], fn(x), tolerance=tolerance)
                 if name == "gelu":
                     r.sample(name, [x], fn(x, approximate="tanh"), approximate="tanh", tolerance=tolerance)
-            x = torch.tensor(SPECIAL[:2] + SPECIAL[3:], dtype=dtype)
+            # Without infinities: for +inf PyTorch gives inf or NaN, depending on the width of its vectors.
+            x = torch.tensor(SPECIAL[:1] + SPECIAL[3:], dtype=dtype)
             r.sample(name, [x], fn(x), tolerance=1e-5 if dtype == torch.float32 else None)
         r.sample(name, [make([2], torch.int32)], error="invalid argument")
     r.sample("gelu", [make([2])], error="invalid argument", approximate="quick")

@@ -19,8 +19,18 @@ Status Check(const Module& module, const Graph& graph, const Node& node) {
 
 bool IsHeavy(OpId op) {
   switch (op) {
-    case OpId::kLinear: case OpId::kMatmul: case OpId::kBmm: case OpId::kConvolution: case OpId::kAttention: case OpId::kSoftmax: case OpId::kRmsNorm:
-    case OpId::kRope: case OpId::kSiluMul: case OpId::kMean: case OpId::kMaxPool2dWithIndices: case OpId::kAvgPool2d: return true;
+    case OpId::kLinear:
+    case OpId::kMatmul:
+    case OpId::kBmm:
+    case OpId::kConvolution:
+    case OpId::kAttention:
+    case OpId::kSoftmax:
+    case OpId::kRmsNorm:
+    case OpId::kRope:
+    case OpId::kSiluMul:
+    case OpId::kMean:
+    case OpId::kMaxPool2dWithIndices:
+    case OpId::kAvgPool2d: return true;
     default: return false;
   }
 }
@@ -45,7 +55,8 @@ Result<LoweredRegion> Lower(const Module& module, const Region& region) {
     const Node& node = body.node(id);
     if (node.op == OpId::kConst) continue;
     const xnnpack::LowerFn lower = xnnpack::FindLowering(node.op);
-    if (!lower) return Unsupported("XNNPACK has no operator for ", GetOp(node.op).name).At(DescribeNode(body, node), DescribeSource(module, node));
+    if (!lower)
+      return Unsupported("XNNPACK has no operator for ", GetOp(node.op).name).At(DescribeNode(body, node), DescribeSource(module, node));
     lower(emitting, node);
     if (emitting.failed()) return emitting.status().At(DescribeNode(body, node), DescribeSource(module, node));
   }

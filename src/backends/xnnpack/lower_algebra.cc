@@ -39,7 +39,8 @@ Id SumLast(Lowering& l, Id x, double weight) {
     return l.Slice(x, l.shape(x).rank() - 1, 0, 1);
   }
   const std::string key = StrCat("dovetail.row.", FormatDouble(weight), ".", width.value());
-  const Id row = l.Weight(key, Shape{Dim(1), width}, [&] { return std::vector<float>(static_cast<size_t>(width.value()), static_cast<float>(weight)); });
+  const Id row = l.Weight(key, Shape{Dim(1), width},
+                          [&] { return std::vector<float>(static_cast<size_t>(width.value()), static_cast<float>(weight)); });
   return l.FullyConnected(x, row, kNoId);
 }
 
@@ -59,7 +60,8 @@ void Reduce(Lowering& l, const Node& n) {
   const bool keep = GetAttr(n, "keepdim").Bool();
   if (count == 1 && reduced[rank - 1]) {
     const Dim width = type.shape.back();
-    const Id y = SumLast(l, l.Operand(n.operands[0]), mean ? 1.0 / static_cast<double>(std::max<int64_t>(1, width.constant().value_or(1))) : 1);
+    const Id y =
+        SumLast(l, l.Operand(n.operands[0]), mean ? 1.0 / static_cast<double>(std::max<int64_t>(1, width.constant().value_or(1))) : 1);
     return l.Bind(n.results[0], l.Reshape(y, result.shape));
   }
   if (mean && rank == 4 && count == 2 && reduced[2] && reduced[3]) {

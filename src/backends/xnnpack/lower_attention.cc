@@ -49,7 +49,8 @@ void Attention(Lowering& l, const Node& n) {
   const auto weigh = [&](Id scores) { return l.Softmax(mask == kNoId ? scores : l.Add(scores, mask)); };
   if (heads == kv_heads) return l.Bind(n.results[0], l.MatMul(weigh(l.MatMul(scaled, k, true)), v, false));
 
-  if (!heads.is_constant() || !kv_heads.is_constant() || kv_heads.value() == 0) return l.Fail("grouped attention of a symbolic number of heads");
+  if (!heads.is_constant() || !kv_heads.is_constant() || kv_heads.value() == 0)
+    return l.Fail("grouped attention of a symbolic number of heads");
   if (mask != kNoId && !LeadingOnes(l.shape(mask), 2)) return l.Fail("grouped attention with a mask per batch or head");
   const Dim group = heads.value() / kv_heads.value();
   const Shape batch = r == 4 ? Shape{qs[0]} : Shape{};
@@ -72,7 +73,8 @@ void Attention(Lowering& l, const Node& n) {
   } else {
     // A reshape can leave one size open only, so the group is a batch dim that keys and values broadcast over.
     const Id split = l.Reshape(scaled, with_batch({kv_heads, group, rows, width}));
-    const Id key = l.Reshape(k, with_batch({kv_heads, Dim(1), keys, width})), value = l.Reshape(v, with_batch({kv_heads, Dim(1), keys, vs[r - 1]}));
+    const Id key = l.Reshape(k, with_batch({kv_heads, Dim(1), keys, width})),
+             value = l.Reshape(v, with_batch({kv_heads, Dim(1), keys, vs[r - 1]}));
     y = l.MatMul(weigh(l.MatMul(split, key, true)), value, false);
   }
   l.Bind(n.results[0], l.Reshape(y, l.type(n.results[0]).shape));

@@ -44,7 +44,8 @@ void Gelu(Lowering& l, const Node& n) {
 
 void Clamp(Lowering& l, const Node& n) {
   const bool hardtanh = n.op == OpId::kHardtanh;
-  const double min = GetAttr(n, hardtanh ? "min_val" : "min").Number(-kInfinity), max = GetAttr(n, hardtanh ? "max_val" : "max").Number(kInfinity);
+  const double min = GetAttr(n, hardtanh ? "min_val" : "min").Number(-kInfinity),
+               max = GetAttr(n, hardtanh ? "max_val" : "max").Number(kInfinity);
   MapUnary(l, n, [&](Id x) { return l.Clamp(x, min, max); });
 }
 

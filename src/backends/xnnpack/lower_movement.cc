@@ -44,7 +44,8 @@ void Cat(Lowering& l, const Node& n) {
   const size_t rank = l.type(n.results[0]).rank();
   const Result<size_t> axis = NormalizeAxis(GetAttr(n, "dim").Int(), rank);
   if (!axis.ok() || rank == 0) return l.Fail("a concatenation along a bad dimension");
-  const bool last = (rank == 3 || rank == 4) && std::all_of(n.operands.begin(), n.operands.end(), [&](ValueId v) { return l.OnlyChannelsLast(v); });
+  const bool last =
+      (rank == 3 || rank == 4) && std::all_of(n.operands.begin(), n.operands.end(), [&](ValueId v) { return l.OnlyChannelsLast(v); });
   std::vector<Id> parts;
   for (ValueId v : n.operands) {
     if (l.type(v).rank() != rank) return l.Fail("a concatenation of tensors of different ranks");
@@ -62,7 +63,8 @@ void ConstantPad(Lowering& l, const Node& n) {
   const std::span<const Dim> pad = DimsOf(GetAttr(n, "pad"));
   if (pad.size() % 2 != 0 || pad.size() / 2 > rank) return l.Fail("a padding of a bad length");
   for (size_t i = 0; i < pad.size(); ++i) {
-    if (!pad[i].is_constant() || pad[i].value() < 0 || pad[i].value() > INT32_MAX) return l.Fail("a padding that is negative or not a constant");
+    if (!pad[i].is_constant() || pad[i].value() < 0 || pad[i].value() > INT32_MAX)
+      return l.Fail("a padding that is negative or not a constant");
     size_t dim = rank - 1 - i / 2;  // in plain order
     if (order == Order::kChannelsLast) dim = dim == 0 ? 0 : dim == 1 ? rank - 1 : dim - 1;
     (i % 2 == 0 ? before : after)[dim] = static_cast<uint32_t>(pad[i].value());

@@ -16,7 +16,8 @@ std::vector<float> TurnFilter(const Constant& c, int64_t groups, bool transposed
   for (int64_t o = 0; o < out; ++o)
     for (int64_t i = 0; i < in_group; ++i)
       for (int64_t t = 0; t < taps; ++t) {
-        const int64_t source = transposed ? ((o / out_group * in_group + i) * out_group + o % out_group) * taps + t : (o * in_group + i) * taps + t;
+        const int64_t source =
+            transposed ? ((o / out_group * in_group + i) * out_group + o % out_group) * taps + t : (o * in_group + i) * taps + t;
         const int64_t target = depthwise ? t * out + o : (o * taps + t) * in_group + i;
         to[static_cast<size_t>(target)] = from[static_cast<size_t>(source)];
       }
@@ -72,10 +73,12 @@ void Convolution(Lowering& l, const Node& n) {
   const Shape result = l.type(n.results[0]).shape;
   if (spatial == 1) x = l.Reshape(x, Shape{l.shape(x)[0], Dim(1), l.shape(x)[1], l.shape(x)[2]});
   const Shape to = {result[0], spatial == 2 ? result[2] : Dim(1), result[rank - 1], Dim(out)};
-  XnnNode node(depthwise ? Kind::XNNDepthwiseConv2d : transposed ? Kind::XNNConvTranspose2d : Kind::XNNConv2d,
+  XnnNode node(depthwise    ? Kind::XNNDepthwiseConv2d
+               : transposed ? Kind::XNNConvTranspose2d
+                            : Kind::XNNConv2d,
                {x, filter, b ? l.Weight(*b) : kNoId});
-  for (int64_t v : {w[0].padding, w[1].padding, w[0].padding, w[1].padding, kh, kw, w[0].stride, w[1].stride, w[0].dilation, w[1].dilation, in_group,
-                    out / groups, groups, extra[0], extra[1]})
+  for (int64_t v : {w[0].padding, w[1].padding, w[0].padding, w[1].padding, kh, kw, w[0].stride, w[1].stride, w[0].dilation, w[1].dilation,
+                    in_group, out / groups, groups, extra[0], extra[1]})
     node.a.push_back(static_cast<uint32_t>(v));
   Id y = l.Emit(std::move(node), to);
   if (spatial == 1) y = l.Reshape(y, Shape{to[0], to[2], to[3]});
@@ -94,7 +97,8 @@ uint32_t FarPadding(Lowering& l, Dim size, Dim result, const WindowDim& w) {
 XnnNode PoolNode(Kind kind, Id x, const Window& w, const std::array<uint32_t, 4>& padding) {
   XnnNode node(kind, {x});
   node.a.assign(padding.begin(), padding.end());
-  for (int64_t v : {w[0].kernel, w[1].kernel, w[0].stride, w[1].stride, w[0].dilation, w[1].dilation}) node.a.push_back(static_cast<uint32_t>(v));
+  for (int64_t v : {w[0].kernel, w[1].kernel, w[0].stride, w[1].stride, w[0].dilation, w[1].dilation})
+    node.a.push_back(static_cast<uint32_t>(v));
   return node;
 }
 

@@ -36,7 +36,8 @@ void Lowering::Fail(std::string reason) {
 
 int64_t Lowering::UpperBound(Dim d) {
   const int64_t max = d.Bounds(module_.symbols).max;
-  if (max < 0 || max > UINT32_MAX - 1) Fail(StrCat("the size ", d.ToString(), " has no upper bound; give its symbol a maximum when exporting"));
+  if (max < 0 || max > UINT32_MAX - 1)
+    Fail(StrCat("the size ", d.ToString(), " has no upper bound; give its symbol a maximum when exporting"));
   return max;
 }
 
@@ -111,7 +112,9 @@ Id Lowering::ConstantOperand(ValueId v, const Constant& c, Order order) {
   return NewConstant(last, {"", std::move(to), size});
 }
 
-bool Lowering::OnlyChannelsLast(ValueId v) const { return bound_.contains({v, Order::kChannelsLast}) && !bound_.contains({v, Order::kPlain}); }
+bool Lowering::OnlyChannelsLast(ValueId v) const {
+  return bound_.contains({v, Order::kChannelsLast}) && !bound_.contains({v, Order::kPlain});
+}
 
 void Lowering::Bind(ValueId v, Id id, Order order) {
   if (type(v).dtype != DType::kF32) Fail(StrCat("a result of type ", Name(type(v).dtype), "; only f32 is supported"));

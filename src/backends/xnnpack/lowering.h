@@ -43,8 +43,8 @@ struct XnnNode {
   std::array<Id, 5> in;
   Id out = kNoId;
   uint32_t flags = 0;
-  std::vector<uint32_t> a, b;             // perm, new_shape, offsets and sizes, paddings, or the numbers of a convolution or pooling
-  float number = 0;                       // padding value
+  std::vector<uint32_t> a, b;  // perm, new_shape, offsets and sizes, paddings, or the numbers of a convolution or pooling
+  float number = 0;            // padding value
   int32_t axis = 0;
   bool ranged = false;
   float min = -kInfinity, max = kInfinity;  // if ranged
@@ -89,8 +89,8 @@ class Lowering {
   Id Binary(Kind kind, Id a, Id b);
   Id Add(Id a, Id b) { return Binary(Kind::XNNAdd, a, b); }
   Id Mul(Id a, Id b) { return Binary(Kind::XNNMultiply, a, b); }
-  Id Softmax(Id x);                         // over the last dim
-  Id Reshape(Id x, const Shape& to);        // the same elements; at most one dim of `to` is symbolic
+  Id Softmax(Id x);                   // over the last dim
+  Id Reshape(Id x, const Shape& to);  // the same elements; at most one dim of `to` is symbolic
   Id Transpose(Id x, const std::vector<size_t>& perm);
   Id Slice(Id x, size_t axis, int64_t start, int64_t length);
   Id Concat(std::vector<Id> parts, size_t axis);

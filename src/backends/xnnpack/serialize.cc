@@ -26,7 +26,12 @@ class VectorSink final : public ByteSink {
 // The numbers of a convolution and of a pooling stand in `a` in the order of the table's fields.
 Offset<void> WriteNode(FlatBufferBuilder& b, const XnnNode& n) {
   switch (n.kind) {
-    case Kind::XNNAdd: case Kind::XNNSubtract: case Kind::XNNMultiply: case Kind::XNNDiv: case Kind::XNNMinimum: case Kind::XNNMaximum:
+    case Kind::XNNAdd:
+    case Kind::XNNSubtract:
+    case Kind::XNNMultiply:
+    case Kind::XNNDiv:
+    case Kind::XNNMinimum:
+    case Kind::XNNMaximum:
     case Kind::XNNBatchMatrixMultiply: return xn::CreateXNNNode2x1(b, n.in[0], n.in[1], n.out, n.flags).Union();
     case Kind::XNNFullyConnected: return xn::CreateXNNFullyConnected(b, n.in[0], n.in[1], n.in[2], n.out, n.flags).Union();
     case Kind::XNNStaticTranspose:
@@ -41,14 +46,22 @@ Offset<void> WriteNode(FlatBufferBuilder& b, const XnnNode& n) {
       const auto before = b.CreateVector(n.a), after = b.CreateVector(n.b);
       return xn::CreateXNNStaticConstantPad(b, before, after, n.number, n.in[0], n.out, n.flags).Union();
     }
-    case Kind::XNNConcatenate2: case Kind::XNNConcatenate3: case Kind::XNNConcatenate4: case Kind::XNNConcatenate5:
+    case Kind::XNNConcatenate2:
+    case Kind::XNNConcatenate3:
+    case Kind::XNNConcatenate4:
+    case Kind::XNNConcatenate5:
       return xn::CreateXNNCat(b, static_cast<uint32_t>(n.axis), n.in[0], n.in[1], n.in[2], n.in[3], n.out, n.flags, n.in[4]).Union();
-    case Kind::XNNConv2d: case Kind::XNNDepthwiseConv2d: case Kind::XNNConvTranspose2d:
-      return xn::CreateXNNNodeConv(b, n.a[0], n.a[1], n.a[2], n.a[3], n.a[4], n.a[5], n.a[6], n.a[7], n.a[8], n.a[9], n.a[10], n.a[11], n.a[12],
-                                   n.a[13], n.a[14], n.in[0], n.in[1], n.in[2], n.out, n.flags)
+    case Kind::XNNConv2d:
+    case Kind::XNNDepthwiseConv2d:
+    case Kind::XNNConvTranspose2d:
+      return xn::CreateXNNNodeConv(b, n.a[0], n.a[1], n.a[2], n.a[3], n.a[4], n.a[5], n.a[6], n.a[7], n.a[8], n.a[9], n.a[10], n.a[11],
+                                   n.a[12], n.a[13], n.a[14], n.in[0], n.in[1], n.in[2], n.out, n.flags)
           .Union();
-    case Kind::XNNMaxPooling2d: case Kind::XNNAvgPooling2d:
-      return xn::CreateXNNPooling2D(b, n.a[0], n.a[1], n.a[2], n.a[3], n.a[4], n.a[5], n.a[6], n.a[7], n.a[8], n.a[9], n.in[0], n.out, n.flags).Union();
+    case Kind::XNNMaxPooling2d:
+    case Kind::XNNAvgPooling2d:
+      return xn::CreateXNNPooling2D(b, n.a[0], n.a[1], n.a[2], n.a[3], n.a[4], n.a[5], n.a[6], n.a[7], n.a[8], n.a[9], n.in[0], n.out,
+                                    n.flags)
+          .Union();
     default: return xn::CreateXNNNode1x1(b, n.in[0], n.out, n.flags).Union();
   }
 }
@@ -126,7 +139,8 @@ Result<std::vector<std::byte>> Lowering::Serialize(uint32_t num_inputs, uint32_t
   std::vector<uint32_t> inputs(num_inputs), outputs(num_outputs);
   for (uint32_t i = 0; i < num_inputs; ++i) inputs[i] = i;
   for (uint32_t i = 0; i < num_outputs; ++i) outputs[i] = num_inputs + i;
-  b.Finish(xn::CreateXNNGraphDirect(b, "0", &nodes, &values, num_inputs + num_outputs, &inputs, &outputs, &constants), xn::XNNGraphIdentifier());
+  b.Finish(xn::CreateXNNGraphDirect(b, "0", &nodes, &values, num_inputs + num_outputs, &inputs, &outputs, &constants),
+           xn::XNNGraphIdentifier());
   std::vector<std::byte> payload;
   VectorSink sink(payload);
   const Payload blob = WriteXnnpackBlob({b.GetBufferPointer(), b.GetSize()}, std::move(data));

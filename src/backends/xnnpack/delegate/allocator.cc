@@ -30,11 +30,13 @@ struct Kept {
 };
 
 std::mutex mutex;
-XnnpackMemory memory;                                     // guarded by mutex
-std::array<Kept, kMaxKeptLog2 - kMinKeptLog2 + 1> kept;   // guarded by mutex
+XnnpackMemory memory;                                    // guarded by mutex
+std::array<Kept, kMaxKeptLog2 - kMinKeptLog2 + 1> kept;  // guarded by mutex
 
 Header& HeaderOf(void* p) { return static_cast<Header*>(p)[-1]; }
-bool IsKeptSize(size_t capacity) { return capacity >> kMinKeptLog2 && capacity <= size_t{1} << kMaxKeptLog2 && std::has_single_bit(capacity); }
+bool IsKeptSize(size_t capacity) {
+  return capacity >> kMinKeptLog2 && capacity <= size_t{1} << kMaxKeptLog2 && std::has_single_bit(capacity);
+}
 Kept& KeptOf(size_t capacity) { return kept[static_cast<size_t>(std::countr_zero(capacity)) - kMinKeptLog2]; }
 
 void* Allocate(size_t size, size_t alignment) {
@@ -44,7 +46,10 @@ void* Allocate(size_t size, size_t alignment) {
   if (alignment == kMinAlignment && capacity <= size_t{1} << kMaxKeptLog2) {
     capacity = std::bit_ceil(capacity);
     const std::lock_guard lock(mutex);
-    if (Kept& k = KeptOf(capacity); k.count > 0) return k.blocks[--k.count];
+    if (Kept& k = KeptOf(capacity); k.count > 0) {
+      ++memory.requests;
+      return k.blocks[--k.count];
+    }
   }
   const size_t offset = alignment, total = offset + capacity;
   void* base = nullptr;
@@ -54,6 +59,7 @@ void* Allocate(size_t size, size_t alignment) {
   HeaderOf(p) = {base, capacity};
   const std::lock_guard lock(mutex);
   ++memory.allocations;
+  ++memory.requests;
   memory.bytes += capacity;
   return p;
 }

@@ -10,6 +10,7 @@ namespace dovetail {
 
 struct XnnpackMemory {
   uint64_t allocations = 0;  // from the system, since the process began
+  uint64_t requests = 0;     // the same, and blocks kept from earlier
   uint64_t bytes = 0;        // held now, blocks kept for reuse included
 };
 // Thread safe. Delegate::Execute leaves `allocations` as it is when the shapes were seen before.

@@ -59,7 +59,8 @@ class GraphDefiner {
     for (uint32_t i = 0; i < blob_.graph->xnodes()->size(); ++i) {
       const xn::XNode& node = *blob_.graph->xnodes()->Get(i);
       Status s = DefineNode(subgraph, node, values_);
-      if (!s.ok()) return Status(s.code(), StrCat(name_, ": xnodes[", i, "] (", xn::EnumNameXNodeUnion(node.xnode_union_type()), ") ", s.message()));
+      if (!s.ok())
+        return Status(s.code(), StrCat(name_, ": xnodes[", i, "] (", xn::EnumNameXNodeUnion(node.xnode_union_type()), ") ", s.message()));
     }
     FindPacked();
     return std::move(out_);
@@ -72,7 +73,8 @@ class GraphDefiner {
     if (!ctx_.named_data) return NotFound("refers to '", c.named_key()->string_view(), "', but the program has no named data");
     DT_ASSIGN_OR_RETURN(const std::span<const std::byte> data, ctx_.named_data(c.named_key()->string_view()));
     if (data.size() < bytes) return Corrupt("needs ", bytes, " bytes, but '", c.named_key()->string_view(), "' has ", data.size());
-    if (reinterpret_cast<uintptr_t>(data.data()) % alignment != 0) return Corrupt("refers to '", c.named_key()->string_view(), "', which is not aligned to ", alignment);
+    if (reinterpret_cast<uintptr_t>(data.data()) % alignment != 0)
+      return Corrupt("refers to '", c.named_key()->string_view(), "', which is not aligned to ", alignment);
     return data;
   }
 
@@ -102,20 +104,20 @@ class GraphDefiner {
     } else if (const auto* p = q->quant_params_as_PerTensorQuant()) {
       v.scale = p->scale();
       v.zero_point = p->zero_point();
-      s = xnn_define_quantized_tensor_value(out_.subgraph.get(), type, p->zero_point(), p->scale(), t.num_dims(), dims, v.data, t.external_id(),
-                                            t.flags(), &v.id);
+      s = xnn_define_quantized_tensor_value(out_.subgraph.get(), type, p->zero_point(), p->scale(), t.num_dims(), dims, v.data,
+                                            t.external_id(), t.flags(), &v.id);
     } else if (const auto* p = q->quant_params_as_PerTokenDynamicQuant()) {
-      s = xnn_define_dynamically_quantized_tensor_value(out_.subgraph.get(), type, t.num_dims(), static_cast<size_t>(p->num_nonbatch_dims()), dims,
-                                                        t.external_id(), t.flags(), &v.id);
+      s = xnn_define_dynamically_quantized_tensor_value(
+          out_.subgraph.get(), type, t.num_dims(), static_cast<size_t>(p->num_nonbatch_dims()), dims, t.external_id(), t.flags(), &v.id);
     } else if (const auto* p = q->quant_params_as_PerChannelQuant()) {
       v.scales = p->scale_buffer_idx() == 0 ? reinterpret_cast<const void*>(p->scale()->data()) : nullptr;
       if (p->scale_buffer_idx() != 0) {
         DT_ASSIGN_OR_RETURN(const auto scales, Constant(p->scale_buffer_idx(), uint64_t{p->num_scales()} * 4, 4));
         v.scales = scales.data();
       }
-      s = xnn_define_channelwise_quantized_tensor_value_v2(out_.subgraph.get(), type, type == xnn_datatype_qcint4 ? 8 : 0,
-                                                           static_cast<const float*>(v.scales), t.num_dims(), static_cast<size_t>(p->channel_dim()), dims,
-                                                           v.data, t.external_id(), t.flags(), &v.id);
+      s = xnn_define_channelwise_quantized_tensor_value_v2(
+          out_.subgraph.get(), type, type == xnn_datatype_qcint4 ? 8 : 0, static_cast<const float*>(v.scales), t.num_dims(),
+          static_cast<size_t>(p->channel_dim()), dims, v.data, t.external_id(), t.flags(), &v.id);
     } else {
       const auto* g = q->quant_params_as_PerChannelGroupQuant();
       if (g->scale_buffer_idx() != 0) {
@@ -130,8 +132,8 @@ class GraphDefiner {
         out_.use_cache = false;  // their address means nothing after this graph is gone
       }
       s = xnn_define_blockwise_quantized_tensor_value(out_.subgraph.get(), type, 8, static_cast<const uint16_t*>(v.scales), t.num_dims(),
-                                                      static_cast<size_t>(g->channel_dim()), static_cast<size_t>(g->group_size()), dims, v.data,
-                                                      t.external_id(), t.flags(), &v.id);
+                                                      static_cast<size_t>(g->channel_dim()), static_cast<size_t>(g->group_size()), dims,
+                                                      v.data, t.external_id(), t.flags(), &v.id);
     }
     return s == xnn_status_success ? OkStatus() : Unsupported("XNNPACK refused it: ", XnnStatusText(s));
   }

@@ -24,10 +24,10 @@ using SubgraphPtr = std::unique_ptr<xnn_subgraph, DeleteSubgraph>;
 using RuntimePtr = std::unique_ptr<xnn_runtime, DeleteRuntime>;
 
 struct XnnExternal {
-  uint32_t id;          // in XNNPACK, and the position among the arguments of the call
+  uint32_t id;  // in XNNPACK, and the position among the arguments of the call
   bool output;
   DType dtype;
-  TensorView bounds;    // the largest sizes, without data
+  TensorView bounds;  // the largest sizes, without data
 };
 
 struct DefinedGraph {

@@ -107,16 +107,19 @@ class Definer {
       case U::XNNArgMaxPooling2d: {
         const auto& n = As<xn::XNNArgMaxPooling2d>();
         if (Rank(n.input_id()) != 4) return Corrupt("has an input that has not 4 dims");
-        return Done(xnn_define_argmax_pooling_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(), n.pooling_height(),
-                                                 n.pooling_width(), Id(n.input_id()), Id(n.output_value_id()), Id(n.output_index_id()), n.flags()));
+        return Done(xnn_define_argmax_pooling_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(),
+                                                 n.pooling_height(), n.pooling_width(), Id(n.input_id()), Id(n.output_value_id()),
+                                                 Id(n.output_index_id()), n.flags()));
       }
       case U::XNNStaticTranspose: {
         const auto& n = As<xn::XNNStaticTranspose>();
-        return Done(xnn_define_static_transpose(graph_, n.num_dims(), Dims(n.perm()).data(), Id(n.input_id()), Id(n.output_id()), n.flags()));
+        return Done(
+            xnn_define_static_transpose(graph_, n.num_dims(), Dims(n.perm()).data(), Id(n.input_id()), Id(n.output_id()), n.flags()));
       }
       case U::XNNStaticReshape: {
         const auto& n = As<xn::XNNStaticReshape>();
-        return Done(xnn_define_static_reshape(graph_, n.num_dims(), Dims(n.new_shape()).data(), Id(n.input_id()), Id(n.output_id()), n.flags()));
+        return Done(
+            xnn_define_static_reshape(graph_, n.num_dims(), Dims(n.new_shape()).data(), Id(n.input_id()), Id(n.output_id()), n.flags()));
       }
       case U::XNNStaticSlice: {
         const auto& n = As<xn::XNNStaticSlice>();
@@ -131,7 +134,8 @@ class Definer {
       case U::XNNStaticResizeBilinear2D: {
         const auto& n = As<xn::XNNStaticResizeBilinear2D>();
         if (Rank(n.input_id()) != 4) return Corrupt("has an input that has not 4 dims");
-        return Done(xnn_define_static_resize_bilinear_2d(graph_, n.new_height(), n.new_width(), Id(n.input_id()), Id(n.output_id()), n.flags()));
+        return Done(
+            xnn_define_static_resize_bilinear_2d(graph_, n.new_height(), n.new_width(), Id(n.input_id()), Id(n.output_id()), n.flags()));
       }
       case U::XNNConcatenate2:
       case U::XNNConcatenate3:
@@ -139,8 +143,9 @@ class Definer {
       case U::XNNConcatenate5: return Concatenate(kind, As<xn::XNNCat>());
       case U::XNNScaledDotProductAttention: {
         const auto& n = As<xn::XNNScaledDotProductAttention>();
-        return Done(xnn_define_scaled_dot_product_attention(graph_, xnn_attention_logits_cap_type_none, nullptr, Id(n.query_id()), Id(n.key_id()),
-                                                            Id(n.value_id()), Id(n.scale_id()), Id(n.mask_id()), Id(n.output_id()), n.flags()));
+        return Done(xnn_define_scaled_dot_product_attention(graph_, xnn_attention_logits_cap_type_none, nullptr, Id(n.query_id()),
+                                                            Id(n.key_id()), Id(n.value_id()), Id(n.scale_id()), Id(n.mask_id()),
+                                                            Id(n.output_id()), n.flags()));
       }
       default: return Unsupported("is of a kind this version does not know");
     }
@@ -148,11 +153,15 @@ class Definer {
 
  private:
   template <class T>
-  const T& As() const { return *static_cast<const T*>(node_.xnode_union()); }
+  const T& As() const {
+    return *static_cast<const T*>(node_.xnode_union());
+  }
   uint32_t Id(uint32_t id) const { return id == kXnnInvalidId ? XNN_INVALID_VALUE_ID : values_.at(id).id; }
   uint32_t Rank(uint32_t id) const { return values_.at(id).tensor->num_dims(); }
   size_t Dim(uint32_t id, uint32_t i) const { return values_.at(id).tensor->dims()->Get(i); }
-  static Status Done(xnn_status status) { return status == xnn_status_success ? OkStatus() : Unsupported("XNNPACK refused it: ", XnnStatusText(status)); }
+  static Status Done(xnn_status status) {
+    return status == xnn_status_success ? OkStatus() : Unsupported("XNNPACK refused it: ", XnnStatusText(status));
+  }
 
   Status Unary(xnn_unary_operator op) {
     xnn_unary_params params{};
@@ -185,7 +194,8 @@ class Definer {
     if (Dim(n.input1_id(), Rank(n.input1_id()) - 1) != Dim(n.filter_id(), transposed ? 0 : 1))
       return Corrupt("has an input of another width than its filter");
     DT_RETURN_IF_ERROR(CheckBias(n.bias_id(), Dim(n.filter_id(), transposed ? 1 : 0)));
-    return Done(xnn_define_fully_connected(graph_, min_, max_, Id(n.input1_id()), Id(n.filter_id()), Id(n.bias_id()), Id(n.output_id()), n.flags()));
+    return Done(xnn_define_fully_connected(graph_, min_, max_, Id(n.input1_id()), Id(n.filter_id()), Id(n.bias_id()), Id(n.output_id()),
+                                           n.flags()));
   }
 
   Status Conv(U kind, const xn::XNNNodeConv& n) {
@@ -199,20 +209,21 @@ class Definer {
     DT_RETURN_IF_ERROR(CheckBias(n.bias_id(), groups * out));
     const uint32_t input = Id(n.input1_id()), filter = Id(n.filter_id()), bias = Id(n.bias_id()), output = Id(n.output_id());
     if (depthwise) {
-      return Done(xnn_define_depthwise_convolution_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(), n.kernel_height(),
-                                                      n.kernel_width(), n.subsampling_height(), n.subsampling_width(), n.dilation_height(),
-                                                      n.dilation_width(), n.group_output_channels(), groups, min_, max_, input, filter, bias, output,
-                                                      n.flags()));
+      return Done(xnn_define_depthwise_convolution_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(),
+                                                      n.kernel_height(), n.kernel_width(), n.subsampling_height(), n.subsampling_width(),
+                                                      n.dilation_height(), n.dilation_width(), n.group_output_channels(), groups, min_,
+                                                      max_, input, filter, bias, output, n.flags()));
     }
     if (kind == U::XNNConvTranspose2d) {
-      return Done(xnn_define_deconvolution_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(), n.adjustment_height(),
-                                              n.adjustment_width(), n.kernel_height(), n.kernel_width(), n.subsampling_height(), n.subsampling_width(),
-                                              n.dilation_height(), n.dilation_width(), n.groups(), in, out, min_, max_, input, filter, bias, output,
-                                              n.flags()));
+      return Done(xnn_define_deconvolution_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(),
+                                              n.adjustment_height(), n.adjustment_width(), n.kernel_height(), n.kernel_width(),
+                                              n.subsampling_height(), n.subsampling_width(), n.dilation_height(), n.dilation_width(),
+                                              n.groups(), in, out, min_, max_, input, filter, bias, output, n.flags()));
     }
-    return Done(xnn_define_convolution_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(), n.kernel_height(),
-                                          n.kernel_width(), n.subsampling_height(), n.subsampling_width(), n.dilation_height(), n.dilation_width(),
-                                          n.groups(), in, out, min_, max_, input, filter, bias, output, n.flags()));
+    return Done(xnn_define_convolution_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(),
+                                          n.kernel_height(), n.kernel_width(), n.subsampling_height(), n.subsampling_width(),
+                                          n.dilation_height(), n.dilation_width(), n.groups(), in, out, min_, max_, input, filter, bias,
+                                          output, n.flags()));
   }
 
   Status Pool(U kind, const xn::XNNPooling2D& n) {
@@ -220,13 +231,13 @@ class Definer {
     // Newer writers set XNN_FLAG_KEEP_DIMS here, which means nothing to pooling.
     const uint32_t flags = n.flags() & ~static_cast<uint32_t>(XNN_FLAG_KEEP_DIMS);
     if (kind == U::XNNMaxPooling2d) {
-      return Done(xnn_define_max_pooling_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(), n.pooling_height(),
-                                            n.pooling_width(), n.stride_height(), n.stride_width(), n.dilation_height(), n.dilation_width(), min_, max_,
-                                            Id(n.input_id()), Id(n.output_id()), flags));
+      return Done(xnn_define_max_pooling_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(),
+                                            n.pooling_height(), n.pooling_width(), n.stride_height(), n.stride_width(), n.dilation_height(),
+                                            n.dilation_width(), min_, max_, Id(n.input_id()), Id(n.output_id()), flags));
     }
-    return Done(xnn_define_average_pooling_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(), n.pooling_height(),
-                                              n.pooling_width(), n.stride_height(), n.stride_width(), min_, max_, Id(n.input_id()), Id(n.output_id()),
-                                              flags));
+    return Done(xnn_define_average_pooling_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(),
+                                              n.pooling_height(), n.pooling_width(), n.stride_height(), n.stride_width(), min_, max_,
+                                              Id(n.input_id()), Id(n.output_id()), flags));
   }
 
   Status Concatenate(U kind, const xn::XNNCat& n) {
@@ -276,7 +287,10 @@ void ForEachReadInput(const xn::XNode& node, const std::function<void(uint32_t)>
     return f(n->input2_id());
   }
   switch (node.xnode_union_type()) {
-    case U::XNNConcatenate2: case U::XNNConcatenate3: case U::XNNConcatenate4: case U::XNNConcatenate5: {
+    case U::XNNConcatenate2:
+    case U::XNNConcatenate3:
+    case U::XNNConcatenate4:
+    case U::XNNConcatenate5: {
       const auto* n = static_cast<const xn::XNNCat*>(node.xnode_union());
       for (uint32_t id : {n->input1_id(), n->input2_id(), n->input3_id(), n->input4_id(), n->input5_id()}) f(id);
       return;

@@ -16,10 +16,10 @@ namespace dovetail {
 struct XnnValue {
   uint32_t id = XNN_INVALID_VALUE_ID;
   const xn::XNNTensorValue* tensor = nullptr;
-  const void* data = nullptr;      // of a constant
+  const void* data = nullptr;  // of a constant
   const void* scales = nullptr;
   std::span<const std::byte> bytes;
-  float scale = 0;                 // if quantized per tensor
+  float scale = 0;  // if quantized per tensor
   int32_t zero_point = 0;
 };
 using XnnValues = std::unordered_map<uint32_t, XnnValue>;  // by id_out

@@ -73,8 +73,8 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::Create(const DelegateInitCont
   WeightsCache* cache = SharedOr<WeightsCache>(ctx.program_shared, self->own_weights_);
   DT_ASSIGN_OR_RETURN(DefinedGraph graph, DefineGraph(blob, ctx, cache, name));
   xnn_runtime_t runtime = nullptr;
-  const xnn_status s = xnn_create_runtime_v4(graph.subgraph.get(), graph.use_cache ? cache->provider() : nullptr, self->workspace_->handle, ctx.pool,
-                                             0, &runtime);
+  const xnn_status s = xnn_create_runtime_v4(graph.subgraph.get(), graph.use_cache ? cache->provider() : nullptr, self->workspace_->handle,
+                                             ctx.pool, 0, &runtime);
   if (s != xnn_status_success) return Unsupported(name, ": XNNPACK cannot make its operators for this graph: ", XnnStatusText(s));
   self->runtime_.reset(runtime);
   if (ctx.release)
@@ -99,13 +99,16 @@ Status XnnpackDelegate::CheckArguments(const DelegateInitContext& ctx) {
     for (Argument& a : *side) {
       if (!ctx.arguments.empty()) {
         if (a.external.id >= ctx.arguments.size() || (a.external.id < ctx.num_inputs) == a.external.output)
-          return Corrupt(kXnnpackDelegateId, ": the graph's ", a.external.output ? "output" : "input", " ", a.external.id, " is none of the call's arguments");
+          return Corrupt(kXnnpackDelegateId, ": the graph's ", a.external.output ? "output" : "input", " ", a.external.id,
+                         " is none of the call's arguments");
         const TensorView& t = ctx.arguments[a.external.id];
         if (t.dtype != a.external.dtype)
-          return Unsupported(kXnnpackDelegateId, ": argument ", a.external.id, " is ", Name(t.dtype), ", but the graph has ", Name(a.external.dtype));
+          return Unsupported(kXnnpackDelegateId, ": argument ", a.external.id, " is ", Name(t.dtype), ", but the graph has ",
+                             Name(a.external.dtype));
         a.external.bounds = t;
       }
-      if (a.external.bounds.rank > XNN_MAX_TENSOR_DIMS) return Unsupported(kXnnpackDelegateId, ": argument ", a.external.id, " has ", a.external.bounds.rank, " dims");
+      if (a.external.bounds.rank > XNN_MAX_TENSOR_DIMS)
+        return Unsupported(kXnnpackDelegateId, ": argument ", a.external.id, " has ", a.external.bounds.rank, " dims");
       if (a.external.output) capacity_.push_back(a.external.bounds.nbytes());
     }
   }
@@ -115,13 +118,16 @@ Status XnnpackDelegate::CheckArguments(const DelegateInitContext& ctx) {
 Status XnnpackDelegate::Reshape(size_t input, std::span<const int64_t> sizes) {
   Argument& a = inputs_[input];
   if (sizes.size() != a.external.bounds.rank)
-    return InvalidArgument(kXnnpackDelegateId, ": argument ", a.external.id, " has ", sizes.size(), " dims, but the graph was made for ", a.external.bounds.rank);
-  if (!reshape_ && sizes.size() == a.rank && std::equal(sizes.begin(), sizes.end(), a.dims.begin(), [](int64_t x, size_t y) { return static_cast<size_t>(x) == y; }))
+    return InvalidArgument(kXnnpackDelegateId, ": argument ", a.external.id, " has ", sizes.size(), " dims, but the graph was made for ",
+                           a.external.bounds.rank);
+  if (!reshape_ && sizes.size() == a.rank &&
+      std::equal(sizes.begin(), sizes.end(), a.dims.begin(), [](int64_t x, size_t y) { return static_cast<size_t>(x) == y; }))
     return OkStatus();
   a.rank = sizes.size();
   for (size_t i = 0; i < a.rank; ++i) {
     if (sizes[i] > a.external.bounds.sizes[i])
-      return OutOfRange(kXnnpackDelegateId, ": dim ", i, " of argument ", a.external.id, " is ", sizes[i], "; at most ", a.external.bounds.sizes[i]);
+      return OutOfRange(kXnnpackDelegateId, ": dim ", i, " of argument ", a.external.id, " is ", sizes[i], "; at most ",
+                        a.external.bounds.sizes[i]);
     a.dims[i] = static_cast<size_t>(sizes[i]);
   }
   const xnn_status s = xnn_reshape_external_value(runtime_.get(), a.external.id, a.rank, a.dims.data());
@@ -133,9 +139,10 @@ Status XnnpackDelegate::Reshape(size_t input, std::span<const int64_t> sizes) {
 
 Status XnnpackDelegate::ReshapeRuntime() {
   // Until it succeeds, the next call must do it again.
-  const uint64_t before = GetXnnpackMemory().allocations;
-  if (xnn_status s = xnn_reshape_runtime(runtime_.get()); s != xnn_status_success) return Failed("fitting the graph to these input sizes", s);
-  if (GetXnnpackMemory().allocations != before) ++workspace_->generation;
+  const uint64_t before = GetXnnpackMemory().requests;
+  if (xnn_status s = xnn_reshape_runtime(runtime_.get()); s != xnn_status_success)
+    return Failed("fitting the graph to these input sizes", s);
+  if (GetXnnpackMemory().requests != before) ++workspace_->generation;
   for (Argument& a : outputs_) {
     if (xnn_status s = xnn_get_external_value_shape(runtime_.get(), a.external.id, &a.rank, a.dims.data()); s != xnn_status_success)
       return Failed("asking for the size of an output", s);
@@ -148,7 +155,8 @@ Status XnnpackDelegate::Execute(std::span<const TensorView> inputs, std::span<Te
   const size_t count = inputs.size() + outputs.size();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const XnnExternal& e = inputs_[i].external;
-    if (e.id >= inputs.size()) return InvalidArgument(kXnnpackDelegateId, ": the call has ", inputs.size(), " inputs, but the graph reads input ", e.id);
+    if (e.id >= inputs.size())
+      return InvalidArgument(kXnnpackDelegateId, ": the call has ", inputs.size(), " inputs, but the graph reads input ", e.id);
     const TensorView& t = inputs[e.id];
     if (t.dtype != e.dtype) return InvalidArgument(kXnnpackDelegateId, ": input ", e.id, " is ", Name(t.dtype), ", not ", Name(e.dtype));
     DT_RETURN_IF_ERROR(Reshape(i, t.shape()));
@@ -166,7 +174,8 @@ Status XnnpackDelegate::Execute(std::span<const TensorView> inputs, std::span<Te
     if (a.external.id < inputs.size() || a.external.id >= count)
       return InvalidArgument(kXnnpackDelegateId, ": the call has ", count, " arguments, but the graph writes argument ", a.external.id);
     TensorView& t = outputs[a.external.id - inputs.size()];
-    if (t.dtype != a.external.dtype) return InvalidArgument(kXnnpackDelegateId, ": argument ", a.external.id, " is ", Name(t.dtype), ", not ", Name(a.external.dtype));
+    if (t.dtype != a.external.dtype)
+      return InvalidArgument(kXnnpackDelegateId, ": argument ", a.external.id, " is ", Name(t.dtype), ", not ", Name(a.external.dtype));
     size_t bytes = ByteSize(t.dtype);
     for (size_t d = 0; d < a.rank; ++d) bytes *= a.dims[d];
     if (bytes > capacity_[i])

@@ -1,0 +1,37 @@
+// What the verbs share. Each verb is a file that adds its flags to the application and stores what to run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/status.h"
+
+namespace dovetail::cli {
+
+// Exit codes: 0 success, 1 a problem with the input, 2 wrong usage.
+inline constexpr int kInputProblem = 1, kWrongUsage = 2;
+
+struct Context {
+  CLI::App& app;
+  std::function<Status()> run;  // of the verb that was given
+  bool json = false;            // --json: one JSON object on stdout and nothing else
+};
+
+// A verb with its --json flag.
+CLI::App* AddVerb(Context& context, const std::string& name, const std::string& help, std::function<Status()> run);
+void PrintJson(const nlohmann::ordered_json& value);
+Result<std::string> ReadTextFile(const std::string& path);
+
+void AddCompile(Context& context);
+void AddRun(Context& context);
+void AddGenerate(Context& context);
+void AddInspect(Context& context);
+void AddExplain(Context& context);
+void AddOps(Context& context);
+void AddOpt(Context& context);
+
+struct CompileFlags;
+
+}  // namespace dovetail::cli

@@ -1,0 +1,52 @@
+#include "compile/compile.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/compile_flags.h"
+
+namespace dovetail::cli {
+namespace {
+
+Status Compile(const CompileFlags& flags, const std::string& output, bool json) {
+  DT_ASSIGN_OR_RETURN(const CompileOptions options, flags.Options());
+  DT_ASSIGN_OR_RETURN(const CompileReport r, CompileFile(flags.model, output, options));
+  if (json) {
+    nlohmann::ordered_json j;
+    j["seconds"] = r.seconds;
+    j["peak_anonymous_bytes"] = r.peak_anonymous_bytes;
+    j["output_bytes"] = r.output_bytes;
+    j["delegate_calls"] = r.partition.delegate_calls;
+    j["macs_total"] = r.macs_total;
+    j["macs_delegated"] = r.macs_delegated;
+    j["linears"] = {{"total", r.linears_total}, {"delegated", r.linears_delegated}, {"quantized", 0}};
+    j["planned_bytes"] = r.planned_bytes;
+    j["planned_lower_bound_bytes"] = r.planned_lower_bound;
+    j["states"] = nlohmann::ordered_json::array();
+    for (const CompiledState& s : r.states) j["states"].push_back({{"name", s.name}, {"dtype", s.dtype}, {"shape", s.shape}, {"bytes", s.bytes}});
+    j["left_in_float"] = nlohmann::ordered_json::array();
+    PrintJson(j);
+    return OkStatus();
+  }
+  uint64_t state_bytes = 0;
+  for (const CompiledState& s : r.states) state_bytes += s.bytes;
+  std::fprintf(stderr, "wrote %s: %.1f MB in %.2f s (peak anonymous memory %.0f MB)\n", output.c_str(), static_cast<double>(r.output_bytes) / 1e6, r.seconds,
+               static_cast<double>(r.peak_anonymous_bytes) / 1e6);
+  std::fprintf(stderr, "  %zu delegate calls, %.1f%% of multiply-adds in delegates, %zu of %zu linears\n", r.partition.delegate_calls,
+               r.macs_total ? 100.0 * static_cast<double>(r.macs_delegated) / static_cast<double>(r.macs_total) : 0.0, r.linears_delegated, r.linears_total);
+  std::fprintf(stderr, "  %zu states (%.2f MB); activations %.2f MB planned, lower bound %.2f MB\n", r.states.size(), static_cast<double>(state_bytes) / 1e6,
+               static_cast<double>(r.planned_bytes) / 1e6, static_cast<double>(r.planned_lower_bound) / 1e6);
+  return OkStatus();
+}
+
+}  // namespace
+
+void AddCompile(Context& context) {
+  auto flags = std::make_shared<CompileFlags>();
+  auto output = std::make_shared<std::string>();
+  CLI::App* verb = AddVerb(context, "compile", "compiles a .pt2 into a .pte", [flags, output, &context] { return Compile(*flags, *output, context.json); });
+  flags->AddTo(verb);
+  verb->add_option("-o,--output", *output, "the .pte to write")->required();
+}
+
+}  // namespace dovetail::cli

@@ -1,0 +1,20 @@
+// The flags of `compile`, which `explain` takes too.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/cli.h"
+#include "compile/compile.h"
+
+namespace dovetail::cli {
+
+struct CompileFlags {
+  std::string model, quantize = "none", state = "float", runtime = "dovetail", backends = "xnnpack,cpu";
+  std::vector<std::string> methods;
+
+  void AddTo(CLI::App* verb);
+  Result<CompileOptions> Options() const;
+};
+
+}  // namespace dovetail::cli

@@ -1,0 +1,21 @@
+// What `run`, `generate` and `bench` start with.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "dovetail/program.h"
+
+namespace dovetail::cli {
+
+struct LoadedProgram {
+  std::unique_ptr<Program> program;
+  std::unique_ptr<Instance> instance;
+  Method* method = nullptr;
+  double seconds = 0;  // to load
+};
+
+// An empty `method` means the only one, or "forward". 0 threads: one per core.
+Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads);
+
+}  // namespace dovetail::cli

@@ -1,0 +1,90 @@
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "cli/cli.h"
+#include "cli/load_program.h"
+#include "format/arrays.h"
+
+namespace dovetail::cli {
+namespace {
+
+struct RunFlags {
+  std::string model, output, method;
+  std::vector<std::string> calls;
+  unsigned threads = 0;
+  int repeat = 1;
+  bool dump_states = false;
+};
+
+NamedArray ToArray(std::string name, const TensorView& t) {
+  NamedArray a{std::move(name), t.dtype, {t.shape().begin(), t.shape().end()}, {}};
+  a.data.resize(t.nbytes());
+  if (!a.data.empty()) std::memcpy(a.data.data(), t.data, a.data.size());
+  return a;
+}
+
+Result<std::vector<TensorView>> Match(const MethodInfo& info, std::vector<NamedArray>& arrays, const std::string& file) {
+  std::vector<TensorView> inputs;
+  std::string names;
+  for (const NamedArray& a : arrays) names += StrCat(names.empty() ? "" : ", ", a.name);
+  for (size_t i = 0; i < info.inputs.size(); ++i) {
+    NamedArray* found = nullptr;
+    for (NamedArray& a : arrays)
+      if (a.name == info.inputs[i].name || (!found && a.name == StrCat("input_", i))) found = &a;
+    if (!found) return InvalidArgument("'", file, "' has no array '", info.inputs[i].name, "' (or 'input_", i, "'); it has: ", names);
+    if (found->shape.size() > kMaxRank) return InvalidArgument("array '", found->name, "' of '", file, "' has rank ", found->shape.size());
+    inputs.emplace_back(found->dtype, found->shape, found->data.data());
+  }
+  return inputs;
+}
+
+Status Run(const RunFlags& flags, bool json) {
+  DT_ASSIGN_OR_RETURN(LoadedProgram loaded, LoadProgram(flags.model, flags.method, flags.threads));
+  std::error_code error;
+  std::filesystem::create_directories(flags.output, error);
+  if (error) return IoError("cannot make folder '", flags.output, "': ", error.message());
+  nlohmann::ordered_json calls = nlohmann::ordered_json::array();
+  for (const std::string& call : flags.calls) {
+    DT_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays, LoadArrays(call));
+    DT_ASSIGN_OR_RETURN(const std::vector<TensorView> inputs, Match(loaded.method->info(), arrays, call));
+    double seconds = 0;
+    for (int r = 0; r < flags.repeat; ++r) {
+      const auto start = std::chrono::steady_clock::now();
+      if (Status s = loaded.method->Execute(inputs); !s.ok()) return std::move(s).While(StrCat("running '", flags.model, "' on '", call, "'"));
+      seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    std::vector<NamedArray> outputs;
+    for (size_t i = 0; i < loaded.method->outputs().size(); ++i) outputs.push_back(ToArray(StrCat("output_", i), loaded.method->outputs()[i]));
+    if (flags.dump_states) {
+      for (const StateInfo& s : loaded.instance->states()) {
+        DT_ASSIGN_OR_RETURN(const TensorView value, loaded.instance->State(s.name));
+        outputs.push_back(ToArray("state." + s.name, value));
+      }
+    }
+    const std::string path = (std::filesystem::path(flags.output) / std::filesystem::path(call).filename().replace_extension(".npz")).string();
+    DT_RETURN_IF_ERROR(SaveNpz(path, outputs));
+    calls.push_back({{"seconds", seconds}});
+    if (!json) std::fprintf(stderr, "%s -> %s (%.3f ms)\n", call.c_str(), path.c_str(), seconds * 1e3);
+  }
+  if (json) PrintJson({{"calls", calls}, {"load_seconds", loaded.seconds}});
+  return OkStatus();
+}
+
+}  // namespace
+
+void AddRun(Context& context) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App* verb = AddVerb(context, "run", "runs calls in order on one loaded method", [flags, &context] { return Run(*flags, context.json); });
+  verb->add_option("MODEL", flags->model, "a .pte file")->required();
+  verb->add_option("CALL", flags->calls, ".npz or .safetensors files, one call each")->required();
+  verb->add_option("-o,--output", flags->output, "folder for the outputs")->required();
+  verb->add_option("--method", flags->method, "the method to call");
+  verb->add_option("--threads", flags->threads, "threads to use; 0: one per core");
+  verb->add_option("--repeat", flags->repeat, "times to run each call")->check(CLI::PositiveNumber);
+  verb->add_flag("--dump-states", flags->dump_states, "also write the states after each call, as state.NAME");
+}
+
+}  // namespace dovetail::cli

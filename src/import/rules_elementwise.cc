@@ -1,0 +1,265 @@
+// Operators that work element by element. Operands of one operator get one dtype here, by torch's promotion.
+#include <cmath>
+#include <limits>
+
+#include "import/rules.h"
+#include "ops/infer_util.h"
+
+namespace dovetail::pt2 {
+namespace {
+
+// The parts of complex numbers, each [..., 1].
+ValueId Part(Call& c, ValueId v, int64_t part) {
+  return c.Emit(OpId::kSlice, {v}, {{"dim", static_cast<int64_t>(c.shape(v).rank()) - 1}, {"start", part}, {"end", part + 1}});
+}
+ValueId Join(Call& c, ValueId real, ValueId imag) {
+  if (!c.ok()) return kNone;
+  return c.Emit(OpId::kCat, {real, imag}, {{"dim", static_cast<int64_t>(c.shape(real).rank()) - 1}});
+}
+ValueId WithLastOne(Call& c, ValueId v) {
+  std::vector<Dim> sizes(c.shape(v).begin(), c.shape(v).end());
+  sizes.push_back(1);
+  return c.Reshape(v, std::move(sizes));
+}
+
+void ComplexBinary(Call& c, OpId op, TensorId a, TensorId b) {
+  ValueId x = c.Read(a), y = c.Read(b);
+  if (c.Has("alpha")) return c.Fail(Unsupported("alpha with complex numbers"));
+  const bool both = c.is_complex(a) && c.is_complex(b);
+  if (op == OpId::kMul && both) {
+    const ValueId xr = Part(c, x, 0), xi = Part(c, x, 1), yr = Part(c, y, 0), yi = Part(c, y, 1);
+    const ValueId real = c.Binary(OpId::kSub, c.Binary(OpId::kMul, xr, yr), c.Binary(OpId::kMul, xi, yi));
+    const ValueId imag = c.Binary(OpId::kAdd, c.Binary(OpId::kMul, xr, yi), c.Binary(OpId::kMul, xi, yr));
+    return c.Return(Join(c, real, imag), true);
+  }
+  if ((op == OpId::kAdd || op == OpId::kSub) && both) return c.Return(c.Binary(op, x, y), true);
+  if ((op == OpId::kMul || (op == OpId::kDiv && c.is_complex(a))) && !both) {
+    ValueId& real = c.is_complex(a) ? y : x;
+    if (!c.IsTensor("other")) real = c.ScalarTensor(c.Scalar("other"), DType::kF32);
+    else real = WithLastOne(c, c.Convert(real, DType::kF32));
+    return c.Return(c.Binary(op, x, y), true);
+  }
+  c.Fail(Unsupported("complex numbers in this operator"));
+}
+
+enum class Mode : uint8_t { kPlain, kTrueDivision, kBool };
+
+// self and other are tensors or numbers, one at least a tensor.
+void Binary(Call& c, OpId op, Mode mode, std::string_view left, std::string_view right) {
+  const bool a_tensor = c.IsTensor(left), b_tensor = c.IsTensor(right);
+  if (!a_tensor && !b_tensor) return c.Fail(Unsupported("two numbers as operands"));
+  const TensorId ha = a_tensor ? c.Handle(left) : kNone, hb = b_tensor ? c.Handle(right) : kNone;
+  if (c.is_complex(ha) || c.is_complex(hb)) return ComplexBinary(c, op, ha, hb);
+  const Attr number = a_tensor && b_tensor ? Attr() : c.Scalar(a_tensor ? right : left);
+  DType dtype = a_tensor && b_tensor ? PromoteOperands(c.handle_type(ha), c.handle_type(hb)) : PromoteScalar(c.handle_type(a_tensor ? ha : hb).dtype, number);
+  const Attr alpha = c.Scalar("alpha");
+  if (alpha.is<double>() && !IsFloat(dtype)) return c.Fail(InvalidArgument("alpha is a float and the operands are integers"));
+  if (mode == Mode::kTrueDivision && !IsFloat(dtype)) dtype = DType::kF32;
+  if (mode == Mode::kBool) dtype = DType::kBool;
+  const ValueId a = a_tensor ? c.Convert(c.Read(ha), dtype) : c.ScalarTensor(number, dtype);
+  ValueId b = b_tensor ? c.Convert(c.Read(hb), dtype) : c.ScalarTensor(number, dtype);
+  if (!alpha.is_none() && alpha.Number() != 1) b = c.Emit(OpId::kMul, {b, c.ScalarTensor(alpha, dtype)});
+  c.Return(c.Emit(op, {a, b}));
+}
+template <OpId kOp, Mode kMode = Mode::kPlain>
+void Apply(Call& c) {
+  Binary(c, kOp, kMode, "self", "other");
+}
+// other OP self
+template <OpId kOp>
+void ApplyReversed(Call& c) {
+  Binary(c, kOp, Mode::kPlain, "other", "self");
+}
+
+// `number` has the tensor's dtype.
+ValueId WithNumber(Call& c, OpId op, ValueId x, double number) { return c.Emit(op, {x, c.ScalarTensor(number, c.type(x).dtype)}); }
+
+void Rsub(Call& c) {
+  if (c.Has("alpha") && c.Float("alpha") != 1) return c.Fail(Unsupported("rsub with alpha"));
+  ApplyReversed<OpId::kSub>(c);
+}
+
+template <OpId kOp>
+void Bitwise(Call& c) {
+  const TensorId self = c.Handle(c.IsTensor("self") ? "self" : "other");
+  if (c.handle_type(self).dtype != DType::kBool) return c.Fail(Unsupported("bits of integers; only bool operands"));
+  Binary(c, kOp, Mode::kBool, "self", "other");
+}
+
+void DivMode(Call& c) {
+  if (c.Has("rounding_mode")) return c.Fail(Unsupported("a division that rounds ('", c.String("rounding_mode", ""), "')"));
+  Apply<OpId::kDiv, Mode::kTrueDivision>(c);
+}
+
+// where(condition, a, b), each a tensor or a number.
+void Where(Call& c) {
+  const ValueId condition = c.Tensor("condition");
+  const bool a_tensor = c.IsTensor("self"), b_tensor = c.IsTensor("other");
+  ValueId a = a_tensor ? c.Tensor("self") : kNone, b = b_tensor ? c.Tensor("other") : kNone;
+  const Attr x = a_tensor ? Attr() : c.Scalar("self"), y = b_tensor ? Attr() : c.Scalar("other");
+  DType dtype = a_tensor && b_tensor ? PromoteOperands(c.type(a), c.type(b)) : PromoteScalar(c.type(a_tensor ? a : b).dtype, a_tensor ? y : x);
+  if (!a_tensor && !b_tensor) dtype = PromoteScalar(PromoteScalar(DType::kBool, x), y);
+  a = a_tensor ? c.Convert(a, dtype) : c.ScalarTensor(x, dtype);
+  b = b_tensor ? c.Convert(b, dtype) : c.ScalarTensor(y, dtype);
+  c.Return(c.Emit(OpId::kWhere, {condition, a, b}));
+}
+
+void MaskedFill(Call& c) {
+  const ValueId self = c.Tensor("self"), mask = c.Tensor("mask");
+  const DType dtype = c.type(self).dtype;
+  const ValueId value = c.IsTensor("value") ? c.Convert(c.Tensor("value"), dtype) : c.ScalarTensor(c.Scalar("value"), dtype);
+  c.Return(c.Emit(OpId::kWhere, {mask, value, self}));
+}
+
+void ClampOneSide(Call& c, std::string_view side) {
+  c.Return(c.Emit(OpId::kClamp, {c.Tensor("self")}, {{side, c.Scalar(side)}}));
+}
+void ClampTensor(Call& c) {
+  ValueId v = c.Tensor("self");
+  if (c.Has("min")) v = c.Binary(OpId::kMaximum, v, c.Tensor("min"));
+  if (c.Has("max")) v = c.Binary(OpId::kMinimum, v, c.Tensor("max"));
+  c.Return(v);
+}
+
+// relu6(x + 3), the core of hardswish and hardsigmoid.
+ValueId ShiftedRelu6(Call& c, ValueId x) {
+  return c.Emit(OpId::kHardtanh, {WithNumber(c, OpId::kAdd, x, 3)}, {{"min_val", 0.0}, {"max_val", 6.0}});
+}
+void Hardsigmoid(Call& c) { c.Return(WithNumber(c, OpId::kDiv, ShiftedRelu6(c, c.Tensor("self")), 6)); }
+void Hardswish(Call& c) {
+  const ValueId x = c.Tensor("self");
+  c.Return(WithNumber(c, OpId::kDiv, c.Binary(OpId::kMul, x, ShiftedRelu6(c, x)), 6));
+}
+void Relu6(Call& c) { c.Return(c.Emit(OpId::kHardtanh, {c.Tensor("self")}, {{"min_val", 0.0}, {"max_val", 6.0}})); }
+
+// x where x > 0, else `negative`.
+ValueId Rectified(Call& c, ValueId x, ValueId negative) { return c.Emit(OpId::kWhere, {WithNumber(c, OpId::kGt, x, 0), x, negative}); }
+void LeakyRelu(Call& c) {
+  const ValueId x = c.Tensor("self");
+  c.Return(Rectified(c, x, WithNumber(c, OpId::kMul, x, c.Float("negative_slope", 0.01))));
+}
+void Elu(Call& c) {
+  const ValueId x = c.Tensor("self");
+  if (c.Float("scale", 1) != 1 || c.Float("input_scale", 1) != 1) return c.Fail(Unsupported("elu with a scale"));
+  const ValueId minus_one = WithNumber(c, OpId::kSub, c.Emit(OpId::kExp, {x}), 1);
+  c.Return(Rectified(c, x, WithNumber(c, OpId::kMul, minus_one, c.Float("alpha", 1))));
+}
+void Prelu(Call& c) {
+  const ValueId x = c.Tensor("self");
+  ValueId w = c.Tensor("weight");
+  std::vector<Dim> sizes(c.shape(x).rank(), 1);
+  if (c.shape(w).numel() != Dim(1) && sizes.size() > 1) sizes[1] = c.shape(w).numel();
+  w = c.Reshape(w, std::move(sizes));
+  c.Return(Rectified(c, x, c.Binary(OpId::kMul, x, w)));
+}
+void Glu(Call& c) {
+  const ValueId x = c.Tensor("self");
+  const size_t axis = c.Axis(c.Int("dim", -1), c.shape(x).rank());
+  if (!c.ok() || c.shape(x).empty()) return c.Fail(InvalidArgument("glu of a tensor of rank 0"));
+  const auto half = Dim::DivideExact(c.shape(x)[axis], 2);
+  if (!half) return c.Fail(InvalidArgument("glu over an odd size"));
+  const int64_t dim = static_cast<int64_t>(axis);
+  const ValueId a = c.Emit(OpId::kSlice, {x}, {{"dim", dim}, {"start", 0}, {"end", *half}});
+  const ValueId b = c.Emit(OpId::kSlice, {x}, {{"dim", dim}, {"start", *half}, {"end", *half + *half}});
+  c.Return(c.Binary(OpId::kMul, a, c.Emit(OpId::kSigmoid, {b})));
+}
+
+void Square(Call& c) {
+  const ValueId x = c.Tensor("self");
+  c.Return(c.Emit(OpId::kMul, {x, x}));
+}
+void IsNan(Call& c) {
+  const ValueId x = c.Tensor("self");
+  c.Return(c.Emit(OpId::kNe, {x, x}));
+}
+void IsInf(Call& c) { c.Return(WithNumber(c, OpId::kEq, c.Emit(OpId::kAbs, {c.Tensor("self")}), std::numeric_limits<double>::infinity())); }
+void BitwiseNot(Call& c) {
+  const ValueId x = c.Tensor("self");
+  if (c.type(x).dtype != DType::kBool) return c.Fail(Unsupported("bits of integers; only a bool operand"));
+  c.Return(c.Emit(OpId::kLogicalNot, {x}));
+}
+void Abs(Call& c) {
+  const TensorId t = c.Handle("self");
+  const ValueId x = c.Read(t);
+  if (!c.is_complex(t)) return c.Return(c.Emit(OpId::kAbs, {x}));
+  const ValueId square = c.Emit(OpId::kMul, {x, x});
+  c.Return(c.Emit(OpId::kSqrt, {c.Emit(OpId::kSum, {square}, {{"dim", Attr::Ints({-1})}})}));
+}
+void Polar(Call& c) {
+  const ValueId r = c.Tensor("abs"), angle = c.Tensor("angle");
+  c.Return(Join(c, WithLastOne(c, c.Binary(OpId::kMul, r, c.Emit(OpId::kCos, {angle}))), WithLastOne(c, c.Binary(OpId::kMul, r, c.Emit(OpId::kSin, {angle})))), true);
+}
+void Complex(Call& c) { c.Return(Join(c, WithLastOne(c, c.Tensor("real")), WithLastOne(c, c.Tensor("imag"))), true); }
+
+constexpr Rule kRules[] = {
+    {"aten.add.Tensor", Apply<OpId::kAdd>},
+    {"aten.add.Scalar", Apply<OpId::kAdd>},
+    {"aten.sub.Tensor", Apply<OpId::kSub>},
+    {"aten.sub.Scalar", Apply<OpId::kSub>},
+    {"aten.subtract.Tensor", Apply<OpId::kSub>},
+    {"aten.rsub.Scalar", Rsub},
+    {"aten.rsub.Tensor", Rsub},
+    {"aten.mul.Tensor", Apply<OpId::kMul>},
+    {"aten.mul.Scalar", Apply<OpId::kMul>},
+    {"aten.multiply.Tensor", Apply<OpId::kMul>},
+    {"aten.div.Tensor", Apply<OpId::kDiv, Mode::kTrueDivision>},
+    {"aten.div.Scalar", Apply<OpId::kDiv, Mode::kTrueDivision>},
+    {"aten.divide.Tensor", Apply<OpId::kDiv, Mode::kTrueDivision>},
+    {"aten.true_divide.Tensor", Apply<OpId::kDiv, Mode::kTrueDivision>},
+    {"aten.div.Tensor_mode", DivMode},
+    {"aten.div.Scalar_mode", DivMode},
+    {"aten.maximum.default", Apply<OpId::kMaximum>},
+    {"aten.minimum.default", Apply<OpId::kMinimum>},
+    {"aten.max.other", Apply<OpId::kMaximum>},
+    {"aten.min.other", Apply<OpId::kMinimum>},
+    {"aten.eq.Tensor", Apply<OpId::kEq>},
+    {"aten.eq.Scalar", Apply<OpId::kEq>},
+    {"aten.ne.Tensor", Apply<OpId::kNe>},
+    {"aten.ne.Scalar", Apply<OpId::kNe>},
+    {"aten.lt.Tensor", Apply<OpId::kLt>},
+    {"aten.lt.Scalar", Apply<OpId::kLt>},
+    {"aten.le.Tensor", Apply<OpId::kLe>},
+    {"aten.le.Scalar", Apply<OpId::kLe>},
+    {"aten.gt.Tensor", Apply<OpId::kGt>},
+    {"aten.gt.Scalar", Apply<OpId::kGt>},
+    {"aten.ge.Tensor", Apply<OpId::kGe>},
+    {"aten.ge.Scalar", Apply<OpId::kGe>},
+    {"aten.logical_and.default", Apply<OpId::kLogicalAnd, Mode::kBool>},
+    {"aten.logical_or.default", Apply<OpId::kLogicalOr, Mode::kBool>},
+    {"aten.logical_xor.default", Apply<OpId::kNe, Mode::kBool>},
+    {"aten.bitwise_and.Tensor", Bitwise<OpId::kLogicalAnd>},
+    {"aten.bitwise_or.Tensor", Bitwise<OpId::kLogicalOr>},
+    {"aten.bitwise_xor.Tensor", Bitwise<OpId::kNe>},
+    {"aten.__and__.Tensor", Bitwise<OpId::kLogicalAnd>},
+    {"aten.__or__.Tensor", Bitwise<OpId::kLogicalOr>},
+    {"aten.bitwise_not.default", BitwiseNot},
+    {"aten.where.self", Where},
+    {"aten.where.Scalar", Where},
+    {"aten.where.ScalarSelf", Where},
+    {"aten.where.ScalarOther", Where},
+    {"aten.masked_fill.Scalar", MaskedFill},
+    {"aten.masked_fill.Tensor", MaskedFill},
+    {"aten.clamp_min.default", [](Call& c) { ClampOneSide(c, "min"); }},
+    {"aten.clamp_max.default", [](Call& c) { ClampOneSide(c, "max"); }},
+    {"aten.clamp.Tensor", ClampTensor},
+    {"aten.abs.default", Abs},
+    {"aten.square.default", Square},
+    {"aten.isnan.default", IsNan},
+    {"aten.isinf.default", IsInf},
+    {"aten.relu6.default", Relu6},
+    {"aten.hardsigmoid.default", Hardsigmoid},
+    {"aten.hardswish.default", Hardswish},
+    {"aten.leaky_relu.default", LeakyRelu},
+    {"aten.elu.default", Elu},
+    {"aten.prelu.default", Prelu},
+    {"aten._prelu_kernel.default", Prelu},
+    {"aten.glu.default", Glu},
+    {"aten.polar.default", Polar},
+    {"aten.complex.default", Complex},
+};
+
+}  // namespace
+
+const std::span<const Rule> kElementwiseRules = kRules;
+
+}  // namespace dovetail::pt2

@@ -1,0 +1,142 @@
+// Reads and writes at positions that are tensors.
+#include "import/rules.h"
+
+namespace dovetail::pt2 {
+namespace {
+
+// index_put at `index` in dimension `axis`, all of the other dimensions.
+ValueId PutAt(Call& c, ValueId self, size_t axis, ValueId index, ValueId values, bool accumulate) {
+  std::vector<ValueId> operands(1 + axis, kNone);
+  operands[0] = self;
+  operands.push_back(index);
+  operands.push_back(values);
+  return c.Emit(OpId::kIndexPut, std::move(operands), {{"accumulate", accumulate}});
+}
+
+ValueId AsList(Call& c, ValueId index) { return c.ok() && c.shape(index).empty() ? c.Reshape(index, {1}) : index; }
+
+void IndexCopy(Call& c) {
+  const ValueId self = c.Tensor("self"), index = AsList(c, c.Tensor("index"));
+  const size_t axis = c.Axis(c.Int("dim"), c.shape(self).rank());
+  c.Return(PutAt(c, self, axis, index, c.Tensor("source"), false));
+}
+void IndexAdd(Call& c) {
+  const ValueId self = c.Tensor("self"), index = AsList(c, c.Tensor("index"));
+  ValueId source = c.Tensor("source");
+  const size_t axis = c.Axis(c.Int("dim"), c.shape(self).rank());
+  if (c.Has("alpha") && c.Scalar("alpha").Number() != 1) source = c.Emit(OpId::kMul, {source, c.ScalarTensor(c.Scalar("alpha"), c.type(source).dtype)});
+  c.Return(PutAt(c, self, axis, index, source, true));
+}
+void IndexFill(Call& c) {
+  const ValueId self = c.Tensor("self"), index = AsList(c, c.Tensor("index"));
+  const DType dtype = c.type(self).dtype;
+  const ValueId value = c.IsTensor("value") ? c.Convert(c.Tensor("value"), dtype) : c.ScalarTensor(c.Scalar("value"), dtype);
+  c.Return(PutAt(c, self, c.Axis(c.Int("dim"), c.shape(self).rank()), index, value, false));
+}
+
+void IndexPut(Call& c) {
+  const ValueId self = c.Tensor("self");
+  std::vector<ValueId> operands = {self};
+  for (ValueId v : c.Tensors("indices")) operands.push_back(v);
+  operands.push_back(c.Convert(c.Tensor("values"), c.type(self).dtype));
+  c.Return(c.Emit(OpId::kIndexPut, std::move(operands), {{"accumulate", c.Bool("accumulate", false)}}));
+}
+
+void SelectScatter(Call& c) {
+  const ValueId self = c.Tensor("self"), src = c.Tensor("src");
+  const size_t axis = c.Axis(c.Int("dim"), c.shape(self).rank());
+  if (!c.ok() || c.shape(self).empty()) return c.Fail(InvalidArgument("select_scatter into a tensor of rank 0"));
+  Dim at = c.SymInt("index");
+  if (at.is_constant() && at.value() < 0) at = at + c.shape(self)[axis];
+  std::vector<Dim> sizes(c.shape(self).begin(), c.shape(self).end());
+  sizes[axis] = 1;
+  c.Return(c.Emit(OpId::kSliceScatter, {self, c.Reshape(src, std::move(sizes))}, {{"dim", static_cast<int64_t>(axis)}, {"start", at}, {"end", at + Dim(1)}}));
+}
+
+// The indices of gather and scatter: `index` itself in dimension `axis`, an arange along every other.
+std::vector<ValueId> ElementIndices(Call& c, ValueId index, size_t axis) {
+  std::vector<ValueId> indices;
+  const Shape shape = c.shape(index);
+  for (size_t i = 0; c.ok() && i < shape.rank(); ++i) {
+    if (i == axis) {
+      indices.push_back(index);
+      continue;
+    }
+    std::vector<Dim> sizes(shape.rank(), 1);
+    sizes[i] = shape[i];
+    const ValueId range = c.Emit(OpId::kArange, {}, {{"start", 0}, {"end", shape[i]}, {"out_dtype", c.type(index).dtype}});
+    indices.push_back(c.Reshape(range, std::move(sizes)));
+  }
+  return indices;
+}
+void Gather(Call& c) {
+  const ValueId self = c.Tensor("self"), index = c.Tensor("index");
+  const size_t axis = c.Axis(c.Int("dim"), c.shape(self).rank());
+  if (!c.ok() || c.shape(self).empty() || c.shape(index).rank() != c.shape(self).rank()) return c.Fail(Unsupported("gather of these shapes"));
+  std::vector<ValueId> operands = {self};
+  for (ValueId v : ElementIndices(c, index, axis)) operands.push_back(v);
+  c.Return(c.Emit(OpId::kIndex, std::move(operands)));
+}
+void Scatter(Call& c, bool accumulate) {
+  const ValueId self = c.Tensor("self"), index = c.Tensor("index");
+  const size_t axis = c.Axis(c.Int("dim"), c.shape(self).rank());
+  const ValueId src = c.IsTensor("src") ? c.Tensor("src") : c.ScalarTensor(c.Scalar("value"), c.type(self).dtype);
+  if (!c.ok() || c.shape(self).empty() || c.shape(index).rank() != c.shape(self).rank()) return c.Fail(Unsupported("scatter of these shapes"));
+  if (c.IsTensor("src") && !(c.shape(src) == c.shape(index))) return c.Fail(Unsupported("scatter of a part of its source"));
+  std::vector<ValueId> operands = {self};
+  for (ValueId v : ElementIndices(c, index, axis)) operands.push_back(v);
+  operands.push_back(src);
+  c.Return(c.Emit(OpId::kIndexPut, std::move(operands), {{"accumulate", accumulate}}));
+}
+
+constexpr Rule kRules[] = {
+    {"aten.index_copy.default", IndexCopy},
+    {"aten.index_add.default", IndexAdd},
+    {"aten.index_fill.int_Scalar", IndexFill},
+    {"aten.index_fill.int_Tensor", IndexFill},
+    {"aten.index_put.default", IndexPut},
+    {"aten._unsafe_index_put.default", IndexPut},
+    {"aten.select_scatter.default", SelectScatter},
+    {"aten.gather.default", Gather},
+    {"aten.scatter.src", [](Call& c) { Scatter(c, false); }},
+    {"aten.scatter.value", [](Call& c) { Scatter(c, false); }},
+    {"aten.scatter_add.default", [](Call& c) { Scatter(c, true); }},
+};
+
+}  // namespace
+
+const std::span<const Rule> kIndexingRules = kRules;
+
+// Operators that replace the contents of their first operand: their functional forms do not read it.
+namespace {
+
+void CopyInto(Call& c) {
+  const TensorId self = c.Handle("self"), src = c.Handle("src");
+  if (c.ok() && c.is_complex(self) != c.is_complex(src)) return c.Fail(Unsupported("a copy between real and complex numbers"));
+  const TensorType t = c.handle_type(self);
+  c.Return(c.Expand(c.Convert(c.Read(src), t.dtype), t.shape), c.is_complex(self));
+}
+void Fill(Call& c) {
+  const TensorId self = c.Handle("self");
+  if (c.is_complex(self)) return c.Fail(Unsupported("complex numbers in this operator"));
+  const TensorType t = c.handle_type(self);
+  const ValueId v = c.IsTensor("value") ? c.Convert(c.Tensor("value"), t.dtype) : c.ScalarTensor(c.Scalar("value"), t.dtype);
+  c.Return(c.Expand(v, t.shape));
+}
+void Zero(Call& c) {
+  const TensorType t = c.handle_type(c.Handle("self"));
+  c.Return(c.Expand(c.ScalarTensor(Attr(0), t.dtype), t.shape), c.is_complex(c.Handle("self")));
+}
+
+constexpr Rule kInPlace[] = {
+    {"aten.copy.default", CopyInto},
+    {"aten.fill.Scalar", Fill},
+    {"aten.fill.Tensor", Fill},
+    {"aten.zero.default", Zero},
+};
+
+}  // namespace
+
+const std::span<const Rule> kInPlaceRules = kInPlace;
+
+}  // namespace dovetail::pt2

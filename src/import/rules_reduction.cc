@@ -1,0 +1,106 @@
+// Sums, means, extremes and what is made of them.
+#include "import/rules.h"
+
+namespace dovetail::pt2 {
+namespace {
+
+// The argument "dim": absent or empty means all dimensions.
+Attr Dims(Call& c, size_t rank) {
+  std::vector<Dim> dims;
+  if (c.Has("dim")) dims = c.SymInts("dim");
+  if (dims.empty())
+    for (size_t i = 0; i < rank; ++i) dims.push_back(static_cast<int64_t>(i));
+  return dims;
+}
+
+ValueId Reduce(Call& c, OpId op, ValueId x, const Attr& dims, bool keepdim) { return c.Emit(op, {x}, {{"dim", dims}, {"keepdim", keepdim}}); }
+
+template <OpId kOp>
+void SumOrMean(Call& c) {
+  ValueId x = c.Tensor("self");
+  // Sums of integers and bool are i64, as torch's.
+  const DType own = c.type(x).dtype;
+  x = c.Convert(x, c.Type("dtype", kOp == OpId::kSum && !IsFloat(own) ? DType::kI64 : own));
+  c.Return(Reduce(c, kOp, x, Dims(c, c.shape(x).rank()), c.Bool("keepdim", false)));
+}
+
+void Max(Call& c) {
+  const ValueId x = c.Tensor("self");
+  c.Return(Reduce(c, OpId::kAmax, x, Dims(c, c.shape(x).rank()), c.Bool("keepdim", false)));
+}
+void Min(Call& c) {
+  const ValueId x = c.Tensor("self");
+  const ValueId negative = Reduce(c, OpId::kAmax, c.Emit(OpId::kNeg, {x}), Dims(c, c.shape(x).rank()), c.Bool("keepdim", false));
+  c.Return(c.Emit(OpId::kNeg, {negative}));
+}
+
+// Over one dimension, or over all of the flattened tensor.
+ValueId Any(Call& c, ValueId x) {
+  if (c.Has("dim")) return c.Emit(OpId::kAny, {x}, {{"dim", c.Int("dim")}, {"keepdim", c.Bool("keepdim", false)}});
+  return c.Emit(OpId::kAny, {c.Reshape(x, {c.shape(x).numel()})}, {{"dim", 0}});
+}
+void AnyOf(Call& c) { c.Return(Any(c, c.Tensor("self"))); }
+void AllOf(Call& c) { c.Return(c.Emit(OpId::kLogicalNot, {Any(c, c.Emit(OpId::kLogicalNot, {c.Tensor("self")}))})); }
+
+// sum((x - mean)^2) / (n - correction)
+ValueId Variance(Call& c) {
+  const ValueId x = c.Tensor("self");
+  const Attr dims = Dims(c, c.shape(x).rank());
+  double correction = c.Has("correction") ? c.Float("correction") : c.Bool("unbiased", true) ? 1 : 0;
+  Dim count = 1;
+  for (Dim d : dims.Dims()) count = count * c.shape(x)[c.Axis(d.constant().value_or(0), c.shape(x).rank())];
+  const ValueId centered = c.Binary(OpId::kSub, x, Reduce(c, OpId::kMean, x, dims, true));
+  const ValueId sum = Reduce(c, OpId::kSum, c.Emit(OpId::kMul, {centered, centered}), dims, c.Bool("keepdim", false));
+  if (!c.ok()) return kNone;
+  const DType dtype = c.type(x).dtype;
+  if (count.is_constant()) return c.Emit(OpId::kDiv, {sum, c.ScalarTensor(static_cast<double>(count.value()) - correction, dtype)});
+  const ValueId n = c.Emit(OpId::kSub, {c.ScalarTensor(count, dtype), c.ScalarTensor(correction, dtype)});
+  return c.Emit(OpId::kDiv, {sum, n});
+}
+void Var(Call& c) { c.Return(Variance(c)); }
+void Std(Call& c) { c.Return(c.Emit(OpId::kSqrt, {Variance(c)})); }
+
+void Softmax(Call& c) {
+  const ValueId x = c.Tensor("self");
+  c.Return(c.Emit(OpId::kSoftmax, {c.Convert(x, c.Type("dtype", c.type(x).dtype))}, {{"dim", c.Int("dim")}}));
+}
+
+// x - max - log(sum(exp(x - max)))
+void LogSoftmax(Call& c) {
+  ValueId x = c.Tensor("self");
+  x = c.Convert(x, c.Type("dtype", c.type(x).dtype));
+  const Attr dims = Attr::Ints({c.Int("dim")});
+  const ValueId shifted = c.Binary(OpId::kSub, x, Reduce(c, OpId::kAmax, x, dims, true));
+  const ValueId sum = Reduce(c, OpId::kSum, c.Emit(OpId::kExp, {shifted}), dims, true);
+  c.Return(c.Binary(OpId::kSub, shifted, c.Emit(OpId::kLog, {sum})));
+}
+
+constexpr Rule kRules[] = {
+    {"aten.sum.default", SumOrMean<OpId::kSum>},
+    {"aten.sum.dim_IntList", SumOrMean<OpId::kSum>},
+    {"aten.mean.default", SumOrMean<OpId::kMean>},
+    {"aten.mean.dim", SumOrMean<OpId::kMean>},
+    {"aten.amax.default", Max},
+    {"aten.max.default", Max},
+    {"aten.amin.default", Min},
+    {"aten.min.default", Min},
+    {"aten.any.default", AnyOf},
+    {"aten.any.dim", AnyOf},
+    {"aten.all.default", AllOf},
+    {"aten.all.dim", AllOf},
+    {"aten.var.correction", Var},
+    {"aten.var.dim", Var},
+    {"aten.var.default", Var},
+    {"aten.std.correction", Std},
+    {"aten.std.dim", Std},
+    {"aten.std.default", Std},
+    {"aten.softmax.int", Softmax},
+    {"aten.log_softmax.int", LogSoftmax},
+    {"aten._log_softmax.default", LogSoftmax},
+};
+
+}  // namespace
+
+const std::span<const Rule> kReductionRules = kRules;
+
+}  // namespace dovetail::pt2

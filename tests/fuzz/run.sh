@@ -1,0 +1,19 @@
+#!/bin/bash
+# Runs every fuzz target for some seconds, from the seed files that tests/fuzz/corpora names for it.
+#
+#   tests/fuzz/run.sh FOLDER_OF_THE_TARGETS SECONDS
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+shopt -s nullglob
+status=0
+for target in "$1"/*_fuzz; do
+  name=$(basename "$target")
+  # The globs of the line that begins with the target's name.
+  read -r -a globs <<< "$(sed -n "s/^$name  *//p" tests/fuzz/corpora)"
+  files=()
+  for glob in "${globs[@]+"${globs[@]}"}"; do
+    files+=($glob)
+  done
+  "$target" --seconds "$2" "${files[@]+"${files[@]}"}" || { echo "FAILED: $target --seconds $2 ${files[*]-}" >&2; status=1; }
+done
+exit $status

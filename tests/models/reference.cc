@@ -1,0 +1,118 @@
+#include "models/reference.h"
+
+#include <simdjson.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace dovetail::testing {
+namespace {
+
+DType TypeFromName(std::string_view name) {
+  if (name == "BOOL") return DType::kBool;
+  std::string lower(name);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return DTypeFromName(lower);
+}
+
+std::string Key(std::string_view kind, size_t step, size_t leaf) { return StrCat(kind, ".", step, ".", leaf); }
+
+// Leaves of one step of a kind, in order.
+std::vector<size_t> Leaves(const Tensors& reference, std::string_view kind, size_t step) {
+  std::vector<size_t> leaves;
+  for (size_t leaf = 0; leaf < 64; ++leaf)
+    if (reference.contains(Key(kind, step, leaf))) leaves.push_back(leaf);
+  return leaves;
+}
+
+double At(const TensorView& t, int64_t i) {
+  switch (t.dtype) {
+    case DType::kF32: return t.as<float>()[i];
+    case DType::kF64: return t.as<double>()[i];
+    case DType::kI64: return static_cast<double>(t.as<int64_t>()[i]);
+    case DType::kI32: return t.as<int32_t>()[i];
+    case DType::kBool: return t.as<uint8_t>()[i];
+    default: return std::nan("");
+  }
+}
+
+Status CompareOne(const std::string& name, const OwnedTensor& got, const OwnedTensor& want, Comparison* c) {
+  if (got.type != want.type) return InvalidArgument(name, " is ", got.type.ToString(), ", expected ", want.type.ToString());
+  const TensorView a = got.view(), b = want.view();
+  double low = INFINITY, high = -INFINITY, worst = 0;
+  for (int64_t i = 0; i < b.numel(); ++i) {
+    low = std::min(low, At(b, i));
+    high = std::max(high, At(b, i));
+    const double d = std::abs(At(a, i) - At(b, i));
+    worst = std::isnan(d) ? INFINITY : std::max(worst, d);
+  }
+  const double range = std::max(high - low, std::max(std::abs(low), std::abs(high)) * 1e-3);
+  const double relative = worst == 0 ? 0 : worst / range;
+  ++c->tensors;
+  if (c->worst_name.empty() || !(relative <= c->worst)) {
+    c->worst = relative;
+    c->worst_name = name;
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<Tensors> ReadSafetensors(const std::string& path) {
+  DT_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
+  const auto bytes = file->bytes();
+  uint64_t header = 0;
+  if (bytes.size() < 8) return Corrupt(path, " is too short");
+  std::memcpy(&header, bytes.data(), 8);
+  if (header > bytes.size() - 8) return Corrupt(path, " has a damaged header");
+  simdjson::dom::parser parser;
+  simdjson::dom::object root;
+  if (parser.parse(reinterpret_cast<const char*>(bytes.data()) + 8, header, true).get(root)) return Corrupt(path, " has a damaged header");
+  Tensors tensors;
+  for (auto [name, entry] : root) {
+    if (name == "__metadata__") continue;
+    std::string_view dtype;
+    simdjson::dom::array sizes, offsets;
+    if (entry["dtype"].get(dtype) || entry["shape"].get(sizes) || entry["data_offsets"].get(offsets)) return Corrupt(path, ": bad entry ", name);
+    Shape shape;
+    for (auto s : sizes) shape.push_back(int64_t(s));
+    OwnedTensor t = OwnedTensor::Make(TensorType(TypeFromName(dtype), shape));
+    const uint64_t begin = uint64_t(offsets.at(0)), size = t.view().nbytes();
+    if (begin + size > bytes.size() - 8 - header) return Corrupt(path, ": ", name, " reaches past the end");
+    if (size > 0) std::memcpy(t.view().data, bytes.data() + 8 + header + begin, size);
+    tensors.emplace(std::string(name), std::move(t));
+  }
+  return tensors;
+}
+
+Result<Comparison> CompareWithReference(const Module& module, const Tensors& reference) {
+  const Graph& graph = *module.graphs[0];
+  DT_ASSIGN_OR_RETURN(StateStore states, InitStates(module));
+  Comparison comparison;
+  for (size_t step = 0;; ++step) {
+    const std::vector<size_t> in_leaves = Leaves(reference, "in", step);
+    if (in_leaves.empty()) break;
+    std::vector<OwnedTensor> inputs;
+    for (size_t leaf : in_leaves) inputs.push_back(reference.at(Key("in", step, leaf)));
+    auto outputs = Interpret(module, graph, inputs, states);
+    if (!outputs.ok()) return std::move(outputs).status().While(StrCat("running step ", step));
+    std::map<std::string, const OwnedTensor*> by_name;
+    for (size_t i = 0; i < outputs->size(); ++i) by_name.emplace(graph.output_names[i], &(*outputs)[i]);
+    auto compare = [&](const std::string& name, std::string_view kind, size_t leaf) -> Status {
+      auto it = by_name.find(name);
+      if (it == by_name.end()) return NotFound("the graph has no output '", name, "'");
+      return CompareOne(Key(kind, step, leaf), *it->second, reference.at(Key(kind, step, leaf)), &comparison);
+    };
+    for (size_t leaf : Leaves(reference, "out", step)) DT_RETURN_IF_ERROR(compare(StrCat("output_", leaf), "out", leaf));
+    for (size_t leaf : Leaves(reference, "mut", step)) {
+      size_t input = 0;
+      while (input < in_leaves.size() && in_leaves[input] != leaf) ++input;
+      if (input == in_leaves.size()) return NotFound("no input for mut leaf ", leaf);
+      DT_RETURN_IF_ERROR(compare(StrCat("mutated.", graph.value(graph.inputs[input]).name), "mut", leaf));
+    }
+    ++comparison.steps;
+  }
+  return comparison;
+}
+
+}  // namespace dovetail::testing
