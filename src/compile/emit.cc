@@ -290,6 +290,9 @@ class MethodEmitter {
       else if (arg.kind == ArgKind::kOptionalTensorList) args.push_back(Add(pte::OptionalTensorListDesc{items}));
       else args.push_back(items[0]);
     }
+    // Sizes computed for attributes stand between: the operands live until the call.
+    for (ValueId v : n.operands)
+      if (v != kNone) DT_RETURN_IF_ERROR(Tensor(v).status().Clone());
     if (n.op == OpId::kIndexPutInplace) {
       args.push_back(args[0]);  // what an operator in place returns is its first argument
     } else {

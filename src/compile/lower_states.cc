@@ -81,10 +81,14 @@ class StateLowering {
       const ValueId r = graph_.node(accesses[i]).results[0];
       for (size_t k = i + 1; k < accesses.size(); ++k) {
         if (graph_.node(accesses[k]).op != OpId::kStateWrite) continue;
+        const ValueId written = graph_.node(accesses[k]).operands[0];
+        // A write of r itself changes nothing while the state still holds r.
+        if (written == r) continue;
+        // An update in place changes the memory as it runs, so no other of its operands may be that memory.
         auto in_place = written_at_.find(accesses[k]);
-        const size_t at = in_place != written_at_.end() ? in_place->second : position_[accesses[k]];
-        // The write of r itself changes nothing.
-        if (graph_.node(accesses[k]).operands[0] != r && last_use_[r] > at) clones.emplace_back(accesses[i], r);
+        const bool late = in_place == written_at_.end() ? last_use_[r] > position_[accesses[k]]
+                                                        : last_use_[r] > in_place->second || (last_use_[r] == in_place->second && !Updates(written, r));
+        if (late) clones.emplace_back(accesses[i], r);
         break;
       }
     }
@@ -103,6 +107,12 @@ class StateLowering {
         if (!done) clones.emplace_back(graph_.value(v).producer, v);
       }
     }
+  }
+
+  // Whether `v` is r updated in place.
+  bool Updates(ValueId v, ValueId r) const {
+    const Node& n = *graph_.producer(v);
+    return n.operands[static_cast<size_t>(InPlaceOperand(n, graph_.value(v).result))] == r;
   }
 
   Status InsertClone(NodeId after, ValueId value) {

@@ -18,11 +18,10 @@ class Partitioner {
 
   Status Run(PartitionReport& report) {
     Choose();
-    // A component that is not worth a call goes to the cpu, which may lower the stages of others.
-    for (int round = 0; round < 16; ++round) {
-      ComputeStages();
-      if (!Demote()) break;
-    }
+    // A component that is not worth a call goes to the cpu, which may change the stages of others. Each round takes nodes from a backend, so
+    // there is a last one.
+    do ComputeStages();
+    while (Demote());
     Report(report);
     return Rebuild(report);
   }

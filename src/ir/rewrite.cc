@@ -9,7 +9,7 @@ Result<bool> RewriteGraph(Module& module, Graph& graph, const RewriteRule& rule)
   graph.order.clear();
   // Uses are counted over the old order.
   graph.order = before;
-  const std::vector<uint32_t> uses = graph.CountUses();
+  std::vector<uint32_t> uses = graph.CountUses();
   graph.order.clear();
   std::vector<ValueId> replaced;  // by value; kNone: itself
   auto resolve = [&](ValueId v) {
@@ -24,6 +24,7 @@ Result<bool> RewriteGraph(Module& module, Graph& graph, const RewriteRule& rule)
     for (ValueId& v : graph.node(id).operands) v = resolve(v);
     if (failure.ok()) {
       builder.location = graph.node(id).location;
+      const size_t first_new = graph.order.size();
       Result<Replacement> replacement = rule(context, id);
       if (!replacement.ok()) {
         failure = std::move(replacement).status();
@@ -37,6 +38,13 @@ Result<bool> RewriteGraph(Module& module, Graph& graph, const RewriteRule& rule)
           replaced[results[i]] = to;
           if (graph.value(to).name.empty()) graph.value(to).name = graph.value(results[i]).name;
         }
+        uses.resize(graph.num_values(), 0);
+        for (size_t i = first_new; i < graph.order.size(); ++i)
+          for (ValueId v : graph.node(graph.order[i]).operands)
+            if (v != kNone) ++uses[v];
+        for (ValueId v : graph.node(id).operands)
+          if (v != kNone) --uses[v];
+        for (ValueId v : results) uses[replaced[v]] += uses[v];
         changed = true;
         continue;
       }

@@ -15,9 +15,10 @@ struct RewriteContext {
   Module& module;
   Graph& graph;
   Builder& builder;
-  const std::vector<uint32_t>& uses;  // of values as the walk began (values made since then are beyond its end)
+  // Of values, after the replacements so far. A node that lost its last user counts until the walk ends.
+  const std::vector<uint32_t>& uses;
 
-  uint32_t use_count(ValueId v) const { return v < uses.size() ? uses[v] : 1; }
+  uint32_t use_count(ValueId v) const { return v < uses.size() ? uses[v] : 0; }
 };
 // nullopt keeps the node; otherwise one value per result takes its place.
 using Replacement = std::optional<std::vector<ValueId>>;

@@ -1,5 +1,6 @@
-// Gives every attention an additive f32 mask [S,T] in place of positions, is_causal or a mask of booleans: what a backend without
-// booleans and comparisons can take. The same mask is made once (remove_common_nodes follows).
+// Gives every attention of f32 an additive f32 mask in place of positions, is_causal or a mask of booleans: what a backend without booleans and
+// comparisons can take. The same mask is made once (remove_common_nodes follows). Masks are finite: a row that attends nothing weighs all
+// keys alike.
 #include "passes/match.h"
 #include "passes/passes.h"
 
@@ -9,38 +10,44 @@ namespace {
 // Far below any score, and finite: exp() of it is 0, and a row of nothing else gives no NaN.
 constexpr double kMasked = -1e30;
 
-Result<ValueId> FromBool(Builder& b, ValueId condition) {
-  const ValueId zero = b.Splat(0, DType::kF32), low = b.Splat(kMasked, DType::kF32);
-  return b.Emit(OpId::kWhere, {condition, zero, low});
-}
+Result<ValueId> Iota(Builder& b, Dim end, DType dtype) { return b.Emit(OpId::kArange, {}, {{"start", Attr(0)}, {"end", Attr(end)}, {"out_dtype", dtype}}); }
 
-Result<ValueId> Iota(Builder& b, Dim end) { return b.Emit(OpId::kArange, {}, {{"start", Attr(0)}, {"end", Attr(end)}, {"out_dtype", DType::kI64}}); }
+// Whether row i may attend key j, j <= rows[i]: bool [S,T].
+Result<ValueId> UpTo(Builder& b, ValueId rows, Dim s, Dim t) {
+  DT_ASSIGN_OR_RETURN(const ValueId column, b.Emit(OpId::kView, {rows}, {{"size", std::vector<Dim>{s, 1}}}));
+  DT_ASSIGN_OR_RETURN(const ValueId keys, Iota(b, t, b.type(rows).dtype));
+  return b.Emit(OpId::kGe, {column, keys});
+}
 
 Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   if (c.graph.node(id).op != OpId::kAttention) return Replacement();
   std::vector<ValueId> operands = c.graph.node(id).operands;
   std::vector<Attr> attrs = c.graph.node(id).attrs;
-  const bool causal = GetAttr(c.graph.node(id), "is_causal").Bool();
-  if (c.graph.type(operands[0]).dtype != DType::kF32 || c.graph.type(operands[0]).rank() != 4) return Replacement();
-  const Dim s = c.graph.type(operands[0]).shape[2], t = c.graph.type(operands[1]).shape[2];
   Builder& b = c.builder;
-  if (operands[4] != kNone || causal) {
-    if (operands[3] != kNone) return Replacement();
-    ValueId rows = operands[4];
-    if (causal) {
-      DT_ASSIGN_OR_RETURN(rows, Iota(b, s));
-    }
-    DT_ASSIGN_OR_RETURN(const ValueId column, b.Emit(OpId::kView, {rows}, {{"size", std::vector<Dim>{s, 1}}}));
-    DT_ASSIGN_OR_RETURN(const ValueId keys, Iota(b, t));
-    DT_ASSIGN_OR_RETURN(const ValueId visible, b.Emit(OpId::kGe, {column, keys}));
-    DT_ASSIGN_OR_RETURN(operands[3], FromBool(b, visible));
-    operands[4] = kNone;
-    attrs[static_cast<size_t>(GetSchema(OpId::kAttention).Find("is_causal")->index)] = Attr(false);
-  } else if (operands[3] != kNone && c.graph.type(operands[3]).dtype == DType::kBool) {
-    DT_ASSIGN_OR_RETURN(operands[3], FromBool(b, operands[3]));
-  } else {
-    return Replacement();
+  const TensorType query = b.type(operands[0]);
+  const Dim s = query.shape[query.rank() - 2], t = b.type(operands[1]).shape[query.rank() - 2];
+  if (query.dtype != DType::kF32) return Replacement();
+  std::vector<ValueId> conditions;
+  if (operands[3] != kNone && b.type(operands[3]).dtype == DType::kBool) {
+    conditions.push_back(operands[3]);
+    operands[3] = kNone;
   }
+  if (operands[4] != kNone) {
+    DT_ASSIGN_OR_RETURN(conditions.emplace_back(), UpTo(b, operands[4], s, t));
+    operands[4] = kNone;
+  }
+  if (Attr& causal = attrs[static_cast<size_t>(GetSchema(OpId::kAttention).Find("is_causal")->index)]; causal.Bool()) {
+    DT_ASSIGN_OR_RETURN(const ValueId rows, Iota(b, s, DType::kI64));
+    DT_ASSIGN_OR_RETURN(conditions.emplace_back(), UpTo(b, rows, s, t));
+    causal = Attr(false);
+  }
+  if (conditions.empty()) return Replacement();
+  ValueId visible = conditions[0];
+  for (size_t i = 1; i < conditions.size(); ++i) {
+    DT_ASSIGN_OR_RETURN(visible, b.Emit(OpId::kLogicalAnd, {visible, conditions[i]}));
+  }
+  const ValueId shown = operands[3] == kNone ? b.Splat(0, DType::kF32) : operands[3];
+  DT_ASSIGN_OR_RETURN(operands[3], b.Emit(OpId::kWhere, {visible, shown, b.Splat(kMasked, DType::kF32)}));
   DT_ASSIGN_OR_RETURN(std::vector<ValueId> results, b.EmitWith(OpId::kAttention, std::move(operands), std::move(attrs)));
   return Replacement(std::move(results));
 }

@@ -70,6 +70,11 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   if (!type.shape.is_constant()) return Replacement();
   for (ValueId v : n.operands)
     if (v != kNone && !(GetConstant(c.module, g, v) && GetConstant(c.module, g, v)->data_known)) return Replacement();
+  for (const Attr& a : n.attrs) {
+    if (const Dim* d = a.get<Dim>(); d && !d->is_constant()) return Replacement();
+    for (Dim d : a.Dims())
+      if (!d.is_constant()) return Replacement();
+  }
   std::string name = g.value(n.results[0]).name;
   if (n.operands.size() == 1 && n.operands[0] != kNone) {
     const Constant& source = *GetConstant(c.module, g, n.operands[0]);
@@ -83,11 +88,6 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   for (ValueId v : n.operands)
     if (v != kNone) bytes = std::max(bytes, static_cast<int64_t>(GetConstant(c.module, g, v)->nbytes()));
   if (bytes > kMaxFoldedBytes) return Replacement();
-  for (const Attr& a : n.attrs) {
-    if (const Dim* d = a.get<Dim>(); d && !d->is_constant()) return Replacement();
-    for (Dim d : a.Dims())
-      if (!d.is_constant()) return Replacement();
-  }
   std::vector<OwnedTensor> operands;
   std::vector<TensorView> inputs;
   for (ValueId v : n.operands) {

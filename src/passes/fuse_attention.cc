@@ -1,5 +1,6 @@
 // Recognises attention: softmax(q k^T * scale + mask) v in the spellings of exports, and takes the repetition of key and value heads
-// (repeat_interleave, expand) out of existing attention nodes: grouped heads need no copies.
+// (repeat_interleave, expand) out of existing attention nodes: grouped heads need no copies. Spelled out, of f32 only: a shorter type would
+// have been rounded between the steps. A row that attends nothing, which gives NaN where no guard is spelled out, gives 0.
 #include <cmath>
 
 #include "passes/match.h"
@@ -34,6 +35,11 @@ ValueId MatchBoolMask(const Module& module, const Graph& g, ValueId v) {
   return kNone;
 }
 
+// Whether `a` and `b` have the same matrices, in batches of other shapes.
+bool SameMatrices(const Shape& a, const Shape& b) {
+  return a.rank() >= 2 && b.rank() >= 2 && a.back() == b.back() && a[a.rank() - 2] == b[b.rank() - 2];
+}
+
 // A product with leading dims flattened by views, seen without them: matmul(a, b) of rank 4.
 struct Product {
   ValueId a, b;
@@ -42,12 +48,14 @@ std::optional<Product> MatchProduct(const Graph& g, ValueId v) {
   const Shape out = g.type(v).shape;
   ValueId m = v;
   while (const Node* view = g.producer_if(m, OpId::kView)) m = view->operands[0];
+  if (!SameMatrices(g.type(m).shape, out)) return std::nullopt;
   const Node* n = g.producer(m);
   if (!n || (n->op != OpId::kMatmul && n->op != OpId::kBmm)) return std::nullopt;
   Product p{n->operands[0], n->operands[1]};
   const auto strip = [&](ValueId x) {
     const Node* view = g.producer_if(x, OpId::kView);
-    return view && g.type(view->operands[0]).rank() == 4 && g.type(x).rank() == 3 ? view->operands[0] : x;
+    if (!view || g.type(view->operands[0]).rank() != 4 || g.type(x).rank() != 3) return x;
+    return SameMatrices(g.type(view->operands[0]).shape, g.type(x).shape) ? view->operands[0] : x;
   };
   p.a = strip(p.a);
   p.b = strip(p.b);
@@ -78,10 +86,11 @@ double StripScale(const Module& module, const Graph& g, ValueId* v) {
 const Node* MatchSoftmax(const Module& module, const Graph& g, ValueId v) {
   if (const Node* where = g.producer_if(v, OpId::kWhere)) {
     if (SplatValue(module, g, where->operands[1]) != 0.0) return nullptr;
-    const ValueId any = MatchUnary(g, MatchUnary(g, where->operands[0], OpId::kLogicalNot), OpId::kAny);
-    const auto [x, inf] = MatchBinary(g, MatchUnary(g, any, OpId::kLogicalNot), OpId::kEq);
+    const Node* any = g.producer_if(MatchUnary(g, where->operands[0], OpId::kLogicalNot), OpId::kAny);
     const Node* softmax = g.producer_if(where->operands[2], OpId::kSoftmax);
-    if (x == kNone || !softmax || softmax->operands[0] != x) return nullptr;
+    if (!any || !softmax || !GetAttr(*any, "keepdim").Bool() || (GetAttr(*any, "dim").Int() != -1 && GetAttr(*any, "dim").Int() != 3)) return nullptr;
+    const auto [x, inf] = MatchBinary(g, MatchUnary(g, any->operands[0], OpId::kLogicalNot), OpId::kEq);
+    if (x == kNone || softmax->operands[0] != x) return nullptr;
     const auto value = SplatValue(module, g, inf);
     return value && std::isinf(*value) && *value < 0 ? softmax : nullptr;
   }
@@ -91,10 +100,12 @@ const Node* MatchSoftmax(const Module& module, const Graph& g, ValueId v) {
 Result<Replacement> FuseSpelledOut(RewriteContext& c, ValueId result) {
   const Graph& g = c.graph;
   const Module& module = c.module;
+  if (g.type(result).dtype != DType::kF32) return Replacement();
   const auto weighted = MatchProduct(g, result);
   if (!weighted) return Replacement();
   const Node* softmax = MatchSoftmax(module, g, weighted->a);
-  if (!softmax) return Replacement();
+  // Weights that something else wants must be computed anyway.
+  if (!softmax || c.use_count(softmax->results[0]) != 1 || c.use_count(weighted->a) != 1) return Replacement();
   const int64_t dim = GetAttr(*softmax, "dim").Int();
   if (dim != -1 && dim != 3) return Replacement();
   ValueId scores = softmax->operands[0], mask = kNone;
@@ -120,6 +131,8 @@ Result<Replacement> FuseSpelledOut(RewriteContext& c, ValueId result) {
       return Replacement();
     }
   }
+  // The mask must broadcast to the scores and not the other way round.
+  if (g.type(scores) != g.type(softmax->operands[0])) return Replacement();
   double scale = StripScale(module, g, &scores);
   const auto product = MatchProduct(g, scores);
   if (!product) return Replacement();

@@ -1,5 +1,5 @@
 // x * cos + cat(-x[.., D/2:], x[.., :D/2]) * sin becomes rope(x, cos, sin): the rotary embedding in the layout of halves (Su et al.,
-// 2021, as GPT-NeoX and Llama checkpoints on Hugging Face store it).
+// 2021, as GPT-NeoX and Llama checkpoints on Hugging Face store it). Of f32 only: a shorter type would have been rounded between the steps.
 #include "passes/match.h"
 #include "passes/passes.h"
 
@@ -37,11 +37,11 @@ ValueId MatchRotateHalf(const Graph& g, ValueId v) {
 Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   const Graph& g = c.graph;
   const Node& n = g.node(id);
-  if (n.op != OpId::kAdd || GetAttr(n, "alpha").Number(1) != 1) return Replacement();
+  if (n.op != OpId::kAdd || GetAttr(n, "alpha").Number(1) != 1 || g.type(n.results[0]).dtype != DType::kF32) return Replacement();
   for (size_t side = 0; side < 2; ++side) {
     const auto [p, q] = MatchBinary(g, n.operands[side], OpId::kMul);
     const auto [r, s] = MatchBinary(g, n.operands[1 - side], OpId::kMul);
-    if (p == kNone || r == kNone) continue;
+    if (p == kNone || r == kNone || c.use_count(n.operands[side]) != 1 || c.use_count(n.operands[1 - side]) != 1) continue;
     for (const auto& [rotated, sin] : {std::pair(r, s), std::pair(s, r)}) {
       const ValueId x = MatchRotateHalf(g, rotated);
       if (x == kNone || (x != p && x != q) || g.type(x).rank() != 4) continue;

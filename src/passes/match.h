@@ -18,7 +18,7 @@ struct ScalarOperand {
 };
 std::optional<ScalarOperand> MatchScalar(const Module& module, const Graph& graph, ValueId v, OpId op);
 
-// The two operands of a binary node that produces `v`, or {kNone, kNone}.
+// The two operands of a binary node that produces `v` (an add or sub with alpha 1), or {kNone, kNone}.
 std::pair<ValueId, ValueId> MatchBinary(const Graph& graph, ValueId v, OpId op);
 // The operand of a unary node that produces `v`, or kNone.
 ValueId MatchUnary(const Graph& graph, ValueId v, OpId op);

@@ -1,6 +1,6 @@
 // One loaded method: its values, its instructions bound to code, and its memory.
 //
-// Loading (method_load.cc) goes bind -> place -> check, so that running (method_run.cc) checks nothing but shapes, and those
+// Loading (method_load.cc) goes bind -> place, so that running (method_run.cc) checks nothing but shapes, and those
 // only when they change: each kernel call keeps the shapes it was last inferred for.
 #pragma once
 
@@ -71,11 +71,11 @@ struct MethodImpl {
   size_t index = 0;  // of the method
   InstanceData* instance = nullptr;
 
+  DelegateSlots shared;  // outlives the delegates in `steps`
   ValueTable table;
   std::vector<Step> steps;  // one per instruction
   std::vector<std::string> step_names;
   InputCheck inputs;
-  std::vector<bool> copied_inputs;
   std::vector<AlignedBuffer> arenas;  // by memory id
   std::vector<AlignedBuffer> owned;   // by tensor, of those with Storage::kOwned
   AlignedBuffer scratch;
@@ -94,14 +94,14 @@ struct InstanceData {
   StateStore states;
   size_t memory_left = SIZE_MAX;
   std::vector<std::unique_ptr<Method>> methods;  // by index; null: not loaded
+  InstanceData();
   ~InstanceData();
 };
 
 // Binding: instruction by instruction, what runs it and on which values.
 Status BindInstructions(MethodImpl* m);
-// Placement: which memory every tensor has; then that no instruction writes what it must not.
+// Placement: which memory every tensor has, and that no instruction writes what it must not.
 Status PlaceTensors(MethodImpl* m);
-Status CheckMemory(const MethodImpl& m);
 Result<std::unique_ptr<MethodImpl>> LoadMethodImpl(InstanceData* instance, size_t index);
 
 Status RunMethod(MethodImpl* m, std::span<const TensorView> inputs);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,20 @@ struct MethodData {
   std::vector<std::string> sources;      // of instructions in order ("model.py:12, in forward"); may be shorter or empty
 };
 
+// What delegates of one backend share, by the backend's id.
+class DelegateSlots {
+ public:
+  std::unique_ptr<DelegateShared>* For(std::string_view id) {
+    for (auto& [known, slot] : slots_)
+      if (known == id) return slot.get();
+    slots_.emplace_back(id, std::make_unique<std::unique_ptr<DelegateShared>>());
+    return slots_.back().second.get();
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::unique_ptr<std::unique_ptr<DelegateShared>>>> slots_;
+};
+
 struct ProgramData {
   std::unique_ptr<MappedFile> file;  // or
   AlignedBuffer copy;
@@ -29,6 +44,9 @@ struct ProgramData {
   std::vector<StateInfo> states;
   std::vector<std::span<const std::byte>> initial;  // of states; empty: zeros
   SymbolRanges symbols;
+  // Delegates are created one at a time.
+  mutable std::mutex delegates_mutex;
+  mutable DelegateSlots shared;
 };
 
 // Fills everything but file, copy, name and view.

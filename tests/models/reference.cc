@@ -32,31 +32,40 @@ double At(const TensorView& t, int64_t i) {
     case DType::kI64: return static_cast<double>(t.as<int64_t>()[i]);
     case DType::kI32: return t.as<int32_t>()[i];
     case DType::kBool: return t.as<uint8_t>()[i];
+    case DType::kF16: return HalfToFloat(t.as<uint16_t>()[i]);
     default: return std::nan("");
   }
 }
 
 Status CompareOne(const std::string& name, const OwnedTensor& got, const OwnedTensor& want, Comparison* c) {
-  if (got.type != want.type) return InvalidArgument(name, " is ", got.type.ToString(), ", expected ", want.type.ToString());
-  const TensorView a = got.view(), b = want.view();
-  double low = INFINITY, high = -INFINITY, worst = 0;
-  for (int64_t i = 0; i < b.numel(); ++i) {
-    low = std::min(low, At(b, i));
-    high = std::max(high, At(b, i));
-    const double d = std::abs(At(a, i) - At(b, i));
-    worst = std::isnan(d) ? INFINITY : std::max(worst, d);
-  }
-  const double range = std::max(high - low, std::max(std::abs(low), std::abs(high)) * 1e-3);
-  const double relative = worst == 0 ? 0 : worst / range;
+  auto difference = Difference(got, want);
+  if (!difference.ok()) return std::move(difference).status().While(StrCat("comparing ", name));
   ++c->tensors;
-  if (c->worst_name.empty() || !(relative <= c->worst)) {
-    c->worst = relative;
+  if (c->worst_name.empty() || !(*difference <= c->worst)) {
+    c->worst = *difference;
     c->worst_name = name;
   }
   return OkStatus();
 }
 
 }  // namespace
+
+Result<double> Difference(const OwnedTensor& got, const OwnedTensor& want) {
+  if (got.type != want.type) return InvalidArgument("it is ", got.type.ToString(), ", expected ", want.type.ToString());
+  const TensorView a = got.view(), b = want.view();
+  double low = INFINITY, high = -INFINITY, worst = 0;
+  for (int64_t i = 0; i < b.numel(); ++i) {
+    const double x = At(a, i), y = At(b, i);
+    const bool same = x == y || (std::isnan(x) && std::isnan(y));
+    worst = same ? worst : std::isfinite(x - y) ? std::max(worst, std::abs(x - y)) : INFINITY;
+    if (!std::isfinite(y)) continue;
+    low = std::min(low, y);
+    high = std::max(high, y);
+  }
+  if (worst == 0 || !std::isfinite(worst)) return worst;
+  const double range = std::max(high - low, std::max(std::abs(low), std::abs(high)) * 1e-3);
+  return range > 0 ? worst / range : INFINITY;
+}
 
 Result<Tensors> ReadSafetensors(const std::string& path) {
   DT_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
@@ -112,6 +121,7 @@ Result<Comparison> CompareWithReference(const Module& module, const Tensors& ref
     }
     ++comparison.steps;
   }
+  comparison.states = std::move(states);
   return comparison;
 }
 

@@ -18,7 +18,11 @@ struct Comparison {
   size_t steps = 0, tensors = 0;
   double worst = 0;        // largest difference as a part of the range of the output it is in
   std::string worst_name;  // "out.3.0"
+  StateStore states;       // after the last step, in the order of module.states
 };
 Result<Comparison> CompareWithReference(const Module& module, const Tensors& reference);
+
+// Contents of two tensors of one type: the largest difference as a part of the range of `want`. Fails for tensors of two types.
+Result<double> Difference(const OwnedTensor& got, const OwnedTensor& want);
 
 }  // namespace dovetail::testing
