@@ -9,6 +9,7 @@
 #include "compile/dim_program.h"
 #include "compile/lower_states.h"
 #include "compile/memory_plan.h"
+#include "format/meta.h"
 
 namespace dovetail {
 namespace {
@@ -45,6 +46,7 @@ struct Shared {
   std::vector<uint32_t> state_initial;                      // by state: data_buffer_idx
   uint64_t state_bytes = 0;
   Status missing;                                           // operators the runtime lacks
+  MetaProgram meta;
 };
 
 class MethodEmitter {
@@ -63,16 +65,33 @@ class MethodEmitter {
     for (NodeId id : graph_.order) {
       const Node& n = graph_.node(id);
       if (Status s = EmitNode(n); !s.ok()) return std::move(s).At(DescribeNode(graph_, n), DescribeSource(module_, n));
+      sources_.resize(method_.instructions.size(), SourceOf(n));
     }
     for (ValueId v : graph_.outputs) {
       DT_ASSIGN_OR_RETURN(const int32_t index, Tensor(v));
       method_.outputs.push_back(index);
     }
     Place(stats);
+    Describe();
     return std::move(method_);
   }
 
  private:
+  // A region's is that of its first node with one.
+  std::string SourceOf(const Node& n) const {
+    if (n.op != OpId::kDelegate) return DescribeSource(module_, n);
+    for (NodeId id : n.region->body->order)
+      if (std::string s = DescribeSource(module_, n.region->body->node(id)); !s.empty()) return s;
+    return {};
+  }
+  void Describe() {
+    MetaMethod m{graph_.name, {}, {}, std::move(sources_)};
+    for (ValueId v : graph_.inputs) m.inputs.push_back({graph_.value(v).name, graph_.type(v).shape});
+    for (size_t i = 0; i < graph_.outputs.size(); ++i)
+      m.outputs.push_back({i < graph_.output_names.size() ? graph_.output_names[i] : StrCat("output_", i), graph_.type(graph_.outputs[i]).shape});
+    shared_.meta.methods.push_back(std::move(m));
+  }
+
   int32_t Add(pte::ValueDesc v) {
     method_.values.push_back(std::move(v));
     return static_cast<int32_t>(method_.values.size() - 1);
@@ -330,6 +349,7 @@ class MethodEmitter {
   const Graph& graph_;
   pte::MethodDesc method_;
   DimProgram dims_;
+  std::vector<std::string> sources_;  // by instruction
   std::map<std::string, int32_t> scalars_, operators_;
   std::unordered_map<ValueId, int32_t> tensors_;
   std::unordered_map<uint32_t, int32_t> states_;
@@ -378,7 +398,8 @@ bool IsStockOperator(std::string_view name) {
 }
 
 Result<pte::ProgramDesc> Emit(const Module& module, const EmitOptions& options, EmitStats& stats) {
-  Shared shared{module, options, {}, {}, {}, {}, {}, {}, 0, {}};
+  Shared shared{module, options, {}, {}, {}, {}, {}, {}, 0, {}, {}};
+  shared.meta.symbols = module.symbols;
   for (const State& s : module.states) {
     pte::AllocationDesc place;
     place.memory_id = kStateMemory;
@@ -400,6 +421,11 @@ Result<pte::ProgramDesc> Emit(const Module& module, const EmitOptions& options, 
   }
   if (!shared.missing.ok()) return std::move(shared.missing).While("emitting for --runtime executorch; --runtime dovetail has them");
   ShareFirstConstant(shared);
+  pte::NamedDataDesc meta;
+  meta.keys = {std::string(kMetaKey)};
+  meta.payload = Payload::Owned(SerializeMeta(shared.meta));
+  meta.alignment = 16;
+  shared.program.named_data.push_back(std::move(meta));
   return std::move(shared.program);
 }
 

@@ -218,6 +218,8 @@ Status AliasTable::Write(TensorId id, ValueId value) {
     return Unsupported("a write to '", s.name, "', whose contents are computed with as a constant before (a model exported in training mode?); export it after model.eval()");
   s.value = v;
   ++s.version;
+  s.writer = writer_;
+  s.written_at = builder_.location;
   tensors_[at].value = v;
   tensors_[at].version = s.version;
   tensors_[id].value = value;
@@ -259,7 +261,11 @@ Status AliasTable::MakeStates() {
   std::vector<std::pair<size_t, NodeId>> writes;  // how many nodes of `order` come before it
   for (const Storage& s : storages_) {
     if (s.kind != Storage::kStored || s.version == 0) continue;
-    DT_RETURN_IF_ERROR(CheckOverlap(s));
+    if (Status status = CheckOverlap(s); !status.ok()) {
+      if (s.writer) status = std::move(status).At(StrCat("%", s.writer->name, " = ", s.writer->target), s.written_at == kNone ? "" : module_.locations[s.written_at].source);
+      else if (const Node* n = graph_.producer(s.value)) status = std::move(status).At(DescribeNode(graph_, *n), DescribeSource(module_, *n));
+      return status;
+    }
     const uint32_t state = static_cast<uint32_t>(module_.states.size());
     DT_ASSIGN_OR_RETURN(Constant initial, MakeStoredConstant(s, tensors_[s.root]));
     module_.states.push_back({s.name, initial.type, std::move(initial)});

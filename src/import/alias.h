@@ -46,6 +46,8 @@ class AliasTable {
   Status Write(TensorId t, ValueId value);
   // Names the value of `t` when it is first read.
   void SetName(TensorId t, std::string_view name, uint32_t location);
+  // The node that further writes come from, for messages of Finish; kept by reference.
+  void SetWriter(const FxNode* node) { writer_ = node; }
   // Says that the contents of the constant behind `v` went into the program, so it must not be written later.
   void MarkFolded(ValueId v);
 
@@ -66,6 +68,8 @@ class AliasTable {
     uint32_t constant = kNone;  // of a stored one that was read: its constant
     std::string name;
     const StoredTensor* stored = nullptr;
+    const FxNode* writer = nullptr;  // of the last write
+    uint32_t written_at = kNone;     // its location
     bool folded = false;
   };
   struct Tensor {
@@ -92,6 +96,7 @@ class AliasTable {
   Module& module_;
   Graph& graph_;
   Builder& builder_;
+  const FxNode* writer_ = nullptr;
   std::vector<Storage> storages_;
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string, TensorId> stored_;  // by view of a storage of the file

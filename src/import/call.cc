@@ -85,11 +85,12 @@ bool Call::CheckDim(Dim d) {
   if (d.is_constant()) return true;
   for (const std::string& s : d.symbols()) {
     if (context_.input_symbols.contains(s)) continue;
+    const std::string of = d.symbol() == s ? StrCat("size ", s, " is ") : StrCat("size ", d.ToString(), " depends on ", s, ", ");
     if (context_.items.contains(s))
-      Fail(Unsupported("a data-dependent shape that can't be bounded: ", d.ToString(), " depends on ", s, ", the contents of a tensor (.item()); a tensor element may be a position "
-                       "to slice or select at, but not a size: take the size from the shape of an input instead"));
+      Fail(Unsupported("a data-dependent shape that can't be bounded: ", of, "the contents of a tensor (.item()); a tensor element may be a position to slice or select at, but not a "
+                       "size: take the size from the shape of an input instead"));
     else
-      Fail(Unsupported("a data-dependent shape that can't be bounded: ", d.ToString(), " depends on ", s, ", which the shape of no input gives"));
+      Fail(Unsupported("a data-dependent shape that can't be bounded: ", of, "a number that no input's shape gives; take the size from the shape of an input instead"));
     return false;
   }
   return true;

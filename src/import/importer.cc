@@ -35,6 +35,14 @@ std::optional<Affine> AsAffine(Dim d) {
   return Affine{symbols[0], a, b};
 }
 
+// What to do about an operator that cannot be imported.
+std::string_view WayOut(std::string_view target) {
+  if (target.starts_with("aten.")) return "program.run_decompositions() before saving may replace it, else rewrite this line with operators that `dovetail ops` lists";
+  if (target.starts_with("higher_order.")) return "a branch or loop must not depend on a tensor's contents: compute both sides and choose with torch.where";
+  if (target.starts_with("quantized_decomposed.") || target.starts_with("torchao.")) return "export the model in float, as it was before it was quantized";
+  return "rewrite this line with torch's own operators, those that `dovetail ops` lists";
+}
+
 }  // namespace
 
 Status Importer::Run() {
@@ -42,6 +50,7 @@ Status Importer::Run() {
   for (const FxNode& node : program_.nodes) ImportNode(node);
   DT_RETURN_IF_ERROR(TakeProblems());
   builder_.location = kNone;
+  aliases_.SetWriter(nullptr);
   DT_RETURN_IF_ERROR(BindOutputs());
   return aliases_.Finish();
 }
@@ -120,6 +129,7 @@ uint32_t Importer::LocationOf(const FxNode& node) {
 
 void Importer::ImportNode(const FxNode& node) {
   builder_.location = LocationOf(node);
+  aliases_.SetWriter(&node);
   const std::vector<std::string_view> names = OutputNames(node);
   Call call(context_, node);
   if (IsAssertion(node.target)) return;
@@ -129,7 +139,7 @@ void Importer::ImportNode(const FxNode& node) {
     if (!node.outputs.empty() && std::all_of(node.outputs.begin(), node.outputs.end(), IsSymbolic)) return;
   }
   if (!ApplyRule(node.target, call)) {
-    Report(Unsupported("operator ", node.target, " is not supported"), node);
+    Report(Unsupported("operator ", node.target, " is not supported; ", WayOut(node.target)), node);
   } else if (call.poisoned()) {
     // What it depends on was reported.
   } else if (!call.ok()) {

@@ -232,6 +232,7 @@ constexpr Rule kRules[] = {
     {"aten.bitwise_xor.Tensor", Bitwise<OpId::kNe>},
     {"aten.__and__.Tensor", Bitwise<OpId::kLogicalAnd>},
     {"aten.__or__.Tensor", Bitwise<OpId::kLogicalOr>},
+    {"aten.__xor__.Tensor", Bitwise<OpId::kNe>},
     {"aten.bitwise_not.default", BitwiseNot},
     {"aten.where.self", Where},
     {"aten.where.Scalar", Where},

@@ -3,7 +3,7 @@
 namespace dovetail::pt2 {
 namespace {
 
-constexpr std::string_view kFile = "File \"", kLine = "\", line ", kIn = ", in ";
+constexpr std::string_view kFile = "File \"", kLine = "\", line ", kIn = ", in ", kTorch = "site-packages/torch/";
 constexpr size_t kMaxCode = 120;
 
 std::string_view Trim(std::string_view s) {
@@ -17,6 +17,8 @@ std::string_view TakeLine(std::string_view* text) {
   *text = end == std::string_view::npos ? std::string_view() : text->substr(end + 1);
   return line;
 }
+
+bool IsTorchItself(std::string_view file) { return file.starts_with(kTorch) || file.find(StrCat("/", kTorch)) != std::string_view::npos; }
 
 // `frame` begins after 'File "'. Empty when it does not look like a frame.
 std::string ParseFrame(std::string_view frame) {
@@ -41,7 +43,7 @@ Location ParseLocation(std::string_view stack_trace, std::string_view module_sta
     const size_t at = rest.rfind(kFile);
     if (at == std::string_view::npos) break;
     const std::string_view frame = rest.substr(at + kFile.size());
-    const bool torch_itself = frame.substr(0, frame.find('"')).find("/site-packages/torch/") != std::string_view::npos;
+    const bool torch_itself = IsTorchItself(frame.substr(0, frame.find('"')));
     if (!torch_itself || location.source.empty()) {
       std::string text = ParseFrame(frame);
       if (!text.empty()) location.source = std::move(text);

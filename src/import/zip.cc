@@ -88,6 +88,7 @@ Status ReadZip64(Bytes extra, Entry& e) {
 }  // namespace
 
 Result<ZipArchive> ZipArchive::Open(Bytes bytes) {
+  if (bytes.empty()) return Corrupt("not a .pt2 file: it is empty; copy or export it again");
   DT_ASSIGN_OR_RETURN(const Directory directory, ReadEnd(bytes));
   ZipArchive archive;
   archive.members_.reserve(directory.entries);

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-// The vectors never cross a call, so how they would be passed does not matter.
+// The vectors never cross a call, so how they would be passed does not matter. (By reference, since GCC notes the other regardless.)
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 #define DT_INLINE __attribute__((always_inline)) inline
@@ -37,21 +37,24 @@ DT_INLINE Floats LoadFloats(const float* p) {
   std::memcpy(&v, p, sizeof(v));
   return v;
 }
-DT_INLINE void StoreFloats(float* p, Floats v) { std::memcpy(p, &v, sizeof(v)); }
+DT_INLINE void StoreFloats(float* p, const Floats& v) { std::memcpy(p, &v, sizeof(v)); }
 // The larger of each pair; b where a is NaN.
-DT_INLINE Floats Max(Floats a, Floats b) { return a > b ? a : b; }
+DT_INLINE Floats Max(const Floats& a, const Floats& b) { return a > b ? a : b; }
 
-DT_INLINE Floats SwapHalves(Floats v) {
-  if constexpr (kLanes == 8) return __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
-  else return __builtin_shufflevector(v, v, 2, 3, 0, 1);
+DT_INLINE Floats SwapHalves(const Floats& v) {
+#ifdef __x86_64__
+  return __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+#else
+  return __builtin_shufflevector(v, v, 2, 3, 0, 1);
+#endif
 }
-DT_INLINE float Sum(Floats v) {
-  v += SwapHalves(v);
+DT_INLINE float Sum(const Floats& lanes) {
+  const Floats v = lanes + SwapHalves(lanes);
   if constexpr (kLanes == 8) return (v[0] + v[2]) + (v[1] + v[3]);
   else return v[0] + v[1];
 }
-DT_INLINE float MaxLane(Floats v) {
-  v = Max(v, SwapHalves(v));
+DT_INLINE float MaxLane(const Floats& lanes) {
+  const Floats v = Max(lanes, SwapHalves(lanes));
   float most = v[0];
   for (int64_t i = 1; i < kLanes / 2; ++i) most = v[i] > most ? v[i] : most;
   return most;
@@ -60,7 +63,7 @@ DT_INLINE float MaxLane(Floats v) {
 // e^x to within 2 units in the last place: 0 below -87.3 (no denormals), infinity above 88.7, NaN of NaN.
 // x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor polynomial of degree 7, whose rest is below 3e-9; ln 2 in two parts so that
 // n ln 2 loses nothing.
-DT_INLINE Floats Exp(Floats x) {
+DT_INLINE Floats Exp(const Floats& x) {
   const Floats low = Splat(-87.3f), high = Splat(88.72f), round = Splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
   Floats c = x < low ? low : x;
   c = c > high ? high : c;

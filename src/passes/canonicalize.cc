@@ -19,6 +19,14 @@ bool KeepsElementOrder(const Shape& from, const std::vector<Dim>& dims) {
   return true;
 }
 
+// x if `v` = op(x, c) with the number c in one element, and of x's type. A weight that happens to hold c everywhere stays a weight.
+ValueId MatchIdentity(const Module& module, const Graph& g, ValueId v, OpId op, double c) {
+  const auto m = MatchScalar(module, g, v, op);
+  if (!m || m->scalar != c || g.type(m->value) != g.type(v)) return kNone;
+  const auto [a, b] = MatchBinary(g, v, op);
+  return g.type(a == m->value ? b : a).shape.numel() == Dim(1) ? m->value : kNone;
+}
+
 Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   Graph& g = c.graph;
   // A copy: emitting nodes moves the arena.
@@ -74,11 +82,12 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
       return Replacement();
     case OpId::kMul:
     case OpId::kDiv:
-      if (auto m = MatchScalar(c.module, g, results[0], op); m && m->scalar == 1 && g.type(m->value) == g.type(results[0])) return replace(m->value);
+      if (const ValueId v = MatchIdentity(c.module, g, results[0], op, 1); v != kNone) return replace(v);
       return Replacement();
     case OpId::kAdd:
       // Not for floats: -0.0 + 0.0 is 0.0.
-      if (auto m = MatchScalar(c.module, g, results[0], op); m && m->scalar == 0 && IsInteger(g.type(results[0]).dtype) && g.type(m->value) == g.type(results[0])) return replace(m->value);
+      if (!IsInteger(g.type(results[0]).dtype)) return Replacement();
+      if (const ValueId v = MatchIdentity(c.module, g, results[0], op, 0); v != kNone) return replace(v);
       return Replacement();
     default: return Replacement();
   }

@@ -1,6 +1,6 @@
 // An attention mask that is provably "row i attends keys 0..positions[i]" becomes the operand `positions`, so that neither the mask
 // nor the keys behind the bound are touched. Two spellings: rows of a constant lower triangle picked by an index, and
-// iota(T) <= positions[:, None].
+// iota(T) <= positions[:, None]. A position outside the keys becomes an error; the second spelling would let through all keys or none.
 #include <cstring>
 
 #include "passes/match.h"
@@ -28,13 +28,19 @@ bool IsLowerTriangle(const Constant& c) {
   return true;
 }
 
-// 0, 1, 2... along the last dim, every other dim 1.
-bool IsIota(const Constant& c) {
+// 0, 1, 2... along the last dim, every other dim 1: a constant, or an arange too long to be folded.
+bool IsIota(const Module& module, const Graph& g, ValueId v) {
+  if (const Node* view = g.producer_if(v, OpId::kView); view && g.type(v).rank() > 0 && g.type(v).shape.numel() == g.type(v).shape.back()) v = view->operands[0];
+  if (const Node* range = g.producer_if(v, OpId::kArange))
+    return g.type(v).dtype == DType::kI64 && GetAttr(*range, "start").Number() == 0 && GetAttr(*range, "step").Number(1) == 1;
+  const Constant* constant = GetConstant(module, g, v);
+  if (!constant) return false;
+  const Constant& c = *constant;
   if (c.type.dtype != DType::kI64 || c.type.rank() == 0 || c.type.shape.numel() != c.type.shape.back()) return false;
-  std::vector<int64_t> v;
-  if (!Elements(c, v)) return false;
-  for (size_t i = 0; i < v.size(); ++i)
-    if (v[i] != static_cast<int64_t>(i)) return false;
+  std::vector<int64_t> elements;
+  if (!Elements(c, elements)) return false;
+  for (size_t i = 0; i < elements.size(); ++i)
+    if (elements[i] != static_cast<int64_t>(i)) return false;
   return true;
 }
 
@@ -57,11 +63,13 @@ Result<ValueId> MatchPositions(RewriteContext& c, ValueId mask, Dim s, Dim t) {
   for (const auto& [op, iota, rows] : {std::tuple(OpId::kLe, 0, 1), std::tuple(OpId::kGe, 1, 0)}) {
     const Node* compare = g.producer_if(mask, op);
     if (!compare) continue;
-    const Constant* keys = GetConstant(c.module, g, compare->operands[static_cast<size_t>(iota)]);
+    const ValueId keys = compare->operands[static_cast<size_t>(iota)];
     const ValueId positions = compare->operands[static_cast<size_t>(rows)];
     const Shape p = g.type(positions).shape;
-    if (!keys || !IsIota(*keys) || keys->type.shape.back() != t || g.type(positions).dtype != DType::kI64) continue;
+    if (!IsIota(c.module, g, keys) || g.type(keys).shape.back() != t || g.type(positions).dtype != DType::kI64) continue;
     if (p.rank() < 2 || p.back() != Dim(1) || p[p.rank() - 2] != s || p.numel() != s) continue;
+    const Node* view = g.producer_if(positions, OpId::kView);
+    if (view && g.type(view->operands[0]).shape == Shape{s}) return view->operands[0];
     return c.builder.Emit(OpId::kView, {positions}, {{"size", std::vector<Dim>{s}}});
   }
   return kNone;

@@ -40,29 +40,36 @@ bool SameMatrices(const Shape& a, const Shape& b) {
   return a.rank() >= 2 && b.rank() >= 2 && a.back() == b.back() && a[a.rank() - 2] == b[b.rank() - 2];
 }
 
-// A product with leading dims flattened by views, seen without them: matmul(a, b) of rank 4.
+// A product of rank 4, [B,H,S,K] times [B,H,K,N], whose batch dims may be flattened into one by views. The factors are of rank 4, or of rank 3
+// where what is behind the view has other dims.
 struct Product {
   ValueId a, b;
 };
 std::optional<Product> MatchProduct(const Graph& g, ValueId v) {
   const Shape out = g.type(v).shape;
+  if (out.rank() != 4) return std::nullopt;
   ValueId m = v;
   while (const Node* view = g.producer_if(m, OpId::kView)) m = view->operands[0];
-  if (!SameMatrices(g.type(m).shape, out)) return std::nullopt;
   const Node* n = g.producer(m);
-  if (!n || (n->op != OpId::kMatmul && n->op != OpId::kBmm)) return std::nullopt;
-  Product p{n->operands[0], n->operands[1]};
+  if (!n || (n->op != OpId::kMatmul && n->op != OpId::kBmm) || !SameMatrices(g.type(m).shape, out)) return std::nullopt;
   const auto strip = [&](ValueId x) {
     const Node* view = g.producer_if(x, OpId::kView);
     if (!view || g.type(view->operands[0]).rank() != 4 || g.type(x).rank() != 3) return x;
     return SameMatrices(g.type(view->operands[0]).shape, g.type(x).shape) ? view->operands[0] : x;
   };
-  p.a = strip(p.a);
-  p.b = strip(p.b);
-  const Shape &a = g.type(p.a).shape, &b = g.type(p.b).shape;
-  if (out.rank() != 4 || a.rank() != 4 || b.rank() != 4 || a[0] != b[0] || a[1] != b[1] || a[3] != b[2]) return std::nullopt;
-  if (out != Shape{a[0], a[1], a[2], b[3]}) return std::nullopt;
-  return p;
+  const auto same_batch = [&](const Shape& s) { return s.rank() == 4 ? s[0] == out[0] && s[1] == out[1] : s.rank() == 3 && s[0] == out[0] * out[1]; };
+  const Product p{strip(n->operands[0]), strip(n->operands[1])};
+  return same_batch(g.type(p.a).shape) && same_batch(g.type(p.b).shape) ? std::optional(p) : std::nullopt;
+}
+
+// A factor of a product as [B,H,.,.].
+Result<ValueId> WithHeads(Builder& b, ValueId x, const Shape& out) {
+  const Shape s = b.type(x).shape;
+  if (s.rank() == 4) return x;
+  while (const Node* view = b.graph().producer_if(x, OpId::kView)) x = view->operands[0];
+  const Shape heads{out[0], out[1], s[1], s[2]};
+  if (b.type(x).shape == heads) return x;
+  return b.Emit(OpId::kView, {x}, {{"size", std::vector<Dim>(heads.begin(), heads.end())}});
 }
 
 // Takes factors off `v`: v = *value * factor.
@@ -144,7 +151,11 @@ Result<Replacement> FuseSpelledOut(RewriteContext& c, ValueId result) {
   ValueId k = transpose->operands[0];
   scale *= StripScale(module, g, &k);
   if (mask != kNone && g.type(mask).rank() > 4) return Replacement();
-  DT_ASSIGN_OR_RETURN(const ValueId v, c.builder.Emit(OpId::kAttention, {q, k, weighted->b, mask, kNone}, {{"scale", scale}}));
+  const Shape out = g.type(result).shape;
+  DT_ASSIGN_OR_RETURN(q, WithHeads(c.builder, q, out));
+  DT_ASSIGN_OR_RETURN(k, WithHeads(c.builder, k, out));
+  DT_ASSIGN_OR_RETURN(const ValueId value, WithHeads(c.builder, weighted->b, out));
+  DT_ASSIGN_OR_RETURN(const ValueId v, c.builder.Emit(OpId::kAttention, {q, k, value, mask, kNone}, {{"scale", scale}}));
   return Replacement(std::vector<ValueId>{v});
 }
 

@@ -46,12 +46,20 @@ Result<Replacement> SinkView(RewriteContext& c, const std::vector<ValueId>& oper
 Result<Replacement> AddToBias(RewriteContext& c, const Node& n) {
   if (GetAttr(n, "alpha").Number(1) != 1) return Replacement();
   for (int side = 0; side < 2; ++side) {
-    const ValueId y = n.operands[static_cast<size_t>(side)], b = n.operands[static_cast<size_t>(1 - side)];
+    const ValueId sum = n.operands[static_cast<size_t>(side)], b = n.operands[static_cast<size_t>(1 - side)];
+    // Behind one view of the leading dims at most; canonicalize leaves no two.
+    const Node* view = c.graph.producer_if(sum, OpId::kView);
+    const ValueId y = view && !c.graph.type(sum).shape.empty() && c.graph.type(view->operands[0]).rank() > 0 &&
+                              c.graph.type(view->operands[0]).shape.back() == c.graph.type(sum).shape.back() ? view->operands[0] : sum;
     const Node* linear = c.graph.producer_if(y, OpId::kLinear);
     const Constant* bias = GetConstant(c.module, c.graph, b);
-    if (!linear || linear->operands[2] != kNone || !bias || bias->type.rank() != 1 || c.use_count(y) != 1) continue;
+    if (!linear || linear->operands[2] != kNone || !bias || bias->type.rank() != 1 || c.use_count(y) != 1 || c.use_count(sum) != 1) continue;
     if (bias->type.shape[0] != c.graph.type(y).shape.back() || bias->type.dtype != c.graph.type(y).dtype) continue;
-    DT_ASSIGN_OR_RETURN(const ValueId v, c.builder.Emit(OpId::kLinear, {linear->operands[0], linear->operands[1], b}));
+    const Shape out = c.graph.type(sum).shape;
+    DT_ASSIGN_OR_RETURN(ValueId v, c.builder.Emit(OpId::kLinear, {linear->operands[0], linear->operands[1], b}));
+    if (out != c.graph.type(v).shape) {
+      DT_ASSIGN_OR_RETURN(v, c.builder.Emit(OpId::kView, {v}, {{"size", std::vector<Dim>(out.begin(), out.end())}}));
+    }
     return Replacement(std::vector<ValueId>{v});
   }
   return Replacement();

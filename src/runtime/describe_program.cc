@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include "format/meta.h"
 #include "format/scalar_type.h"
 #include "runtime/operators.h"
 #include "runtime/program_data.h"
@@ -121,6 +122,43 @@ std::string OperatorName(const pte::Operator& op) {
   return name;
 }
 
+namespace {
+
+// Takes what dovetail.meta knows of an argument; a shape that does not fit the tensor is refused.
+Status DescribeFromMeta(const ProgramData& data, const std::string& method, const std::vector<MetaArgument>& meta, std::vector<TensorInfo>* infos) {
+  if (meta.size() != infos->size()) return Corrupt("'", data.name, "': ", kMetaKey, " has ", meta.size(), " inputs or outputs of method '", method, "', the method has ", infos->size());
+  for (size_t i = 0; i < meta.size(); ++i) {
+    TensorInfo& info = (*infos)[i];
+    info.name = meta[i].name;
+    if (info.max_sizes.size() != meta[i].shape.rank()) return Corrupt("'", data.name, "': ", kMetaKey, " gives '", info.name, "' another rank than the program");
+    for (size_t d = 0; d < meta[i].shape.rank(); ++d) {
+      const Dim dim = meta[i].shape[d];
+      if (dim.is_constant() && dim.value() > info.max_sizes[d]) return Corrupt("'", data.name, "': ", kMetaKey, " gives '", info.name, "' another size than the program");
+    }
+    info.type.shape = meta[i].shape;
+    info.symbolic = true;
+  }
+  return OkStatus();
+}
+
+Status ApplyMeta(ProgramData* data) {
+  const auto bytes = data->view.FindNamedData(kMetaKey);
+  if (!bytes) return OkStatus();
+  DT_ASSIGN_OR_RETURN(MetaProgram meta, ReadMeta(*bytes, data->name));
+  data->symbols = std::move(meta.symbols);
+  for (size_t m = 0; m < data->infos.size(); ++m) {
+    for (MetaMethod& known : meta.methods) {
+      if (known.name != data->infos[m].name) continue;
+      DT_RETURN_IF_ERROR(DescribeFromMeta(*data, known.name, known.inputs, &data->infos[m].inputs));
+      DT_RETURN_IF_ERROR(DescribeFromMeta(*data, known.name, known.outputs, &data->infos[m].outputs));
+      data->methods[m].sources = std::move(known.instruction_sources);
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 Status DescribeProgram(ProgramData* data) {
   StateCollector states(data);
   for (const pte::ExecutionPlan* plan : *data->view.program().execution_plan()) {
@@ -135,7 +173,7 @@ Status DescribeProgram(ProgramData* data) {
     data->methods.push_back({plan, {}, {}});
     DT_RETURN_IF_ERROR(states.Method(data->methods.size() - 1));
   }
-  return OkStatus();
+  return ApplyMeta(data);
 }
 
 Status CheckSupport(const ProgramData& data, std::span<const DelegateEntry> delegates) {

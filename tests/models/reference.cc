@@ -25,46 +25,54 @@ std::vector<size_t> Leaves(const Tensors& reference, std::string_view kind, size
   return leaves;
 }
 
+// Of a float tensor.
 double At(const TensorView& t, int64_t i) {
   switch (t.dtype) {
     case DType::kF32: return t.as<float>()[i];
     case DType::kF64: return t.as<double>()[i];
-    case DType::kI64: return static_cast<double>(t.as<int64_t>()[i]);
-    case DType::kI32: return t.as<int32_t>()[i];
-    case DType::kBool: return t.as<uint8_t>()[i];
     case DType::kF16: return HalfToFloat(t.as<uint16_t>()[i]);
-    default: return std::nan("");
+    case DType::kBF16: return BFloat16ToFloat(t.as<uint16_t>()[i]);
+    default: return 0;  // integers are compared by their bytes
   }
 }
 
-Status CompareOne(const std::string& name, const OwnedTensor& got, const OwnedTensor& want, Comparison* c) {
-  auto difference = Difference(got, want);
-  if (!difference.ok()) return std::move(difference).status().While(StrCat("comparing ", name));
-  ++c->tensors;
-  if (c->worst_name.empty() || !(*difference <= c->worst)) {
-    c->worst = *difference;
-    c->worst_name = name;
+// The finite values of a tensor, or of one output over all steps.
+struct Range {
+  double low = INFINITY, high = -INFINITY;
+
+  void Add(const TensorView& t) {
+    for (int64_t i = 0; i < t.numel(); ++i) {
+      if (!std::isfinite(At(t, i))) continue;
+      low = std::min(low, At(t, i));
+      high = std::max(high, At(t, i));
+    }
   }
-  return OkStatus();
+  // Of values that are all alike, a hundredth of them: rounding is no error.
+  double size() const { return std::max(high - low, std::max(std::abs(low), std::abs(high)) * 1e-2); }
+};
+
+Result<double> DifferenceIn(const Range& range, const OwnedTensor& got, const OwnedTensor& want) {
+  if (got.type != want.type) return InvalidArgument("it is ", got.type.ToString(), ", expected ", want.type.ToString());
+  const TensorView a = got.view(), b = want.view();
+  if (!IsFloat(want.type.dtype)) {
+    const bool equal = std::memcmp(a.data, b.data, b.nbytes()) == 0;
+    return equal ? 0 : INFINITY;
+  }
+  double worst = 0;
+  for (int64_t i = 0; i < b.numel(); ++i) {
+    const double x = At(a, i), y = At(b, i);
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    worst = std::isfinite(x - y) ? std::max(worst, std::abs(x - y)) : INFINITY;
+  }
+  return worst == 0 ? 0 : worst / range.size();
 }
 
 }  // namespace
 
 Result<double> Difference(const OwnedTensor& got, const OwnedTensor& want) {
-  if (got.type != want.type) return InvalidArgument("it is ", got.type.ToString(), ", expected ", want.type.ToString());
-  const TensorView a = got.view(), b = want.view();
-  double low = INFINITY, high = -INFINITY, worst = 0;
-  for (int64_t i = 0; i < b.numel(); ++i) {
-    const double x = At(a, i), y = At(b, i);
-    const bool same = x == y || (std::isnan(x) && std::isnan(y));
-    worst = same ? worst : std::isfinite(x - y) ? std::max(worst, std::abs(x - y)) : INFINITY;
-    if (!std::isfinite(y)) continue;
-    low = std::min(low, y);
-    high = std::max(high, y);
-  }
-  if (worst == 0 || !std::isfinite(worst)) return worst;
-  const double range = std::max(high - low, std::max(std::abs(low), std::abs(high)) * 1e-3);
-  return range > 0 ? worst / range : INFINITY;
+  Range range;
+  range.Add(want.view());
+  return DifferenceIn(range, got, want);
 }
 
 Result<Tensors> ReadSafetensors(const std::string& path) {
@@ -98,6 +106,11 @@ Result<Comparison> CompareWithReference(const Module& module, const Tensors& ref
   const Graph& graph = *module.graphs[0];
   DT_ASSIGN_OR_RETURN(StateStore states, InitStates(module));
   Comparison comparison;
+  std::map<std::string, Range> ranges;  // by "out.LEAF"
+  auto range_of = [&](std::string_view kind, size_t leaf) -> Range& { return ranges[StrCat(kind, ".", leaf)]; };
+  for (size_t step = 0; !Leaves(reference, "in", step).empty(); ++step)
+    for (std::string_view kind : {"out", "mut"})
+      for (size_t leaf : Leaves(reference, kind, step)) range_of(kind, leaf).Add(reference.at(Key(kind, step, leaf)).view());
   for (size_t step = 0;; ++step) {
     const std::vector<size_t> in_leaves = Leaves(reference, "in", step);
     if (in_leaves.empty()) break;
@@ -110,7 +123,15 @@ Result<Comparison> CompareWithReference(const Module& module, const Tensors& ref
     auto compare = [&](const std::string& name, std::string_view kind, size_t leaf) -> Status {
       auto it = by_name.find(name);
       if (it == by_name.end()) return NotFound("the graph has no output '", name, "'");
-      return CompareOne(Key(kind, step, leaf), *it->second, reference.at(Key(kind, step, leaf)), &comparison);
+      const std::string key = Key(kind, step, leaf);
+      auto difference = DifferenceIn(range_of(kind, leaf), *it->second, reference.at(key));
+      if (!difference.ok()) return std::move(difference).status().While(StrCat("comparing ", key));
+      ++comparison.tensors;
+      if (comparison.worst_name.empty() || !(*difference <= comparison.worst)) {
+        comparison.worst = *difference;
+        comparison.worst_name = key;
+      }
+      return OkStatus();
     };
     for (size_t leaf : Leaves(reference, "out", step)) DT_RETURN_IF_ERROR(compare(StrCat("output_", leaf), "out", leaf));
     for (size_t leaf : Leaves(reference, "mut", step)) {

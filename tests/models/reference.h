@@ -16,7 +16,7 @@ Result<Tensors> ReadSafetensors(const std::string& path);
 
 struct Comparison {
   size_t steps = 0, tensors = 0;
-  double worst = 0;        // largest difference as a part of the range of the output it is in
+  double worst = 0;        // largest difference as a part of the range of its output over all steps
   std::string worst_name;  // "out.3.0"
   StateStore states;       // after the last step, in the order of module.states
 };
