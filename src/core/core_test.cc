@@ -22,7 +22,7 @@ TEST(DimTest, CanonicalFormMakesEqualExpressionsEqual) {
 }
 
 TEST(DimTest, ParsesWhatItPrints) {
-  for (const char* text : {"4", "s0", "2*s0+3", "s0*s1", "floordiv(s0+1,2)", "-s0+7", "mod(s0,4)", "max(s0,3)", "min(s1,5)"}) {
+  for (const char* text : {"4", "s0", "2*s0+3", "s0*s1", "floordiv(s0+1,2)", "-s0+7", "mod(s0,4)", "max(s0,3)", "min(s1,5)", "-9223372036854775808"}) {
     auto d = Dim::Parse(text);
     ASSERT_TRUE(d.ok()) << text;
     EXPECT_EQ(d->ToString(), text);

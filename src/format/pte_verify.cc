@@ -72,7 +72,7 @@ class Checker {
   template <class T>
   Status Items(const Vector<T>* v, const char* field, bool required) {
     if (!v) return required ? Bad(field, " is missing") : OkStatus();
-    if (reinterpret_cast<uintptr_t>(v->Data()) % alignof(T) != 0) return Bad(field, " is not aligned");
+    if (v->size() > 0 && reinterpret_cast<uintptr_t>(v->Data()) % alignof(T) != 0) return Bad(field, " is not aligned");
     return Spend(v->size());
   }
   template <class T>

@@ -112,7 +112,11 @@ const Constant* GetConstant(const Module& module, const Graph& graph, ValueId v)
 }
 
 std::optional<double> GetScalar(const Module& module, const Graph& graph, ValueId v) {
-  if (const Node* full = graph.producer_if(v, OpId::kFull); full && graph.type(v).shape.numel() == Dim(1)) return GetAttr(*full, "fill_value").Number();
+  if (const Node* full = graph.producer_if(v, OpId::kFull); full && graph.type(v).shape.numel() == Dim(1)) {
+    const Attr& fill = GetAttr(*full, "fill_value");
+    const bool symbolic = fill.is<Dim>() && !fill.get<Dim>()->is_constant();
+    return symbolic ? std::nullopt : std::optional(fill.Number());
+  }
   const Constant* c = GetConstant(module, graph, v);
   if (!c || !c->data_known || c->type.shape.numel() != Dim(1)) return std::nullopt;
   std::byte bytes[8];

@@ -146,8 +146,9 @@ TensorView OwnedTensor::view() const {
 Result<StateStore> InitStates(const Module& module) {
   StateStore store;
   for (const State& s : module.states) {
+    if (!s.initial.data_known) return InvalidArgument("state '", s.name, "' has no data in this text form");
     store.push_back(OwnedTensor::Make(s.type));
-    if (s.initial.data_known) s.initial.CopyTo(store.back().storage.data());
+    s.initial.CopyTo(store.back().storage.data());
   }
   return store;
 }
@@ -155,7 +156,10 @@ Result<StateStore> InitStates(const Module& module) {
 Result<Bindings> BindSymbols(const Module& module, const Graph& graph, std::span<const OwnedTensor> inputs) {
   if (inputs.size() != graph.inputs.size()) return InvalidArgument("@", graph.name, " takes ", graph.inputs.size(), " inputs, not ", inputs.size());
   Bindings bindings;
-  auto name = [&](size_t i) { return graph.value(graph.inputs[i]).name; };
+  auto name = [&](size_t i) {
+    const std::string& given = graph.value(graph.inputs[i]).name;
+    return given.empty() ? std::to_string(i) : given;
+  };
   // Inputs whose size is a symbol itself define it; the rest must then agree.
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorType& want = graph.type(graph.inputs[i]);

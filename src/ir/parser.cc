@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "ir/builder.h"
+#include "ir/data_text.h"
 #include "ir/lexer.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
@@ -18,6 +19,9 @@ using text::TokenKind;
 
 constexpr int64_t kMaxParsedBytes = int64_t{1} << 26;  // data written out in a text form is small
 constexpr int kMaxNesting = 8;
+
+// The printer's name of a value that has none.
+bool IsNumber(std::string_view name) { return name.find_first_not_of("0123456789") == std::string_view::npos; }
 
 class Parser {
  public:
@@ -170,18 +174,8 @@ class Parser {
     for (int64_t i = 0; i < numel; ++i) {
       if (i) DT_RETURN_IF_ERROR(Expect(","));
       DT_ASSIGN_OR_RETURN(const Attr a, Value());
-      std::byte* p = data.data() + static_cast<size_t>(i) * ByteSize(dtype);
-      auto put = [p](auto v) { std::memcpy(p, &v, sizeof v); };
-      switch (dtype) {
-        case DType::kF32: put(static_cast<float>(a.Number())); break;
-        case DType::kF64: put(a.Number()); break;
-        case DType::kI64: put(a.Int()); break;
-        case DType::kI32: put(static_cast<int32_t>(a.Int())); break;
-        case DType::kI8: put(static_cast<int8_t>(a.Int())); break;
-        case DType::kU8: put(static_cast<uint8_t>(a.Int())); break;
-        case DType::kBool: put(static_cast<uint8_t>(a.Bool())); break;
-        default: return Error(StrCat("elements of ", dovetail::Name(dtype), " cannot be written out"));
-      }
+      if (!text::PutElement(dtype, a, data.data() + static_cast<size_t>(i) * ByteSize(dtype)))
+        return Error(StrCat("'", a.ToString(), "' is no element of a tensor of ", dovetail::Name(dtype)));
     }
     return Expect("]");
   }
@@ -264,7 +258,7 @@ class Parser {
       DT_RETURN_IF_ERROR(Expect(":"));
       DT_ASSIGN_OR_RETURN(TensorType type, Type());
       if (!names.emplace(name, static_cast<ValueId>(g.num_values())).second) return Error(StrCat("%", name, " is defined twice"));
-      g.AddInput(name, std::move(type));
+      g.AddInput(IsNumber(name) ? "" : name, std::move(type));
       if (!Is(")")) DT_RETURN_IF_ERROR(Expect(","));
     }
     DT_RETURN_IF_ERROR(Expect(")"));
@@ -327,8 +321,7 @@ class Parser {
       for (size_t i = 0; i < results.size(); ++i) {
         if (i) DT_RETURN_IF_ERROR(Expect(","));
         DT_ASSIGN_OR_RETURN(TensorType type, Type());
-        const bool numeric = results[i].find_first_not_of("0123456789") == std::string::npos;
-        const ValueId v = g.AddResult(id, std::move(type), numeric ? "" : results[i]);
+        const ValueId v = g.AddResult(id, std::move(type), IsNumber(results[i]) ? "" : results[i]);
         if (!names.emplace(results[i], v).second) return Error(StrCat("%", results[i], " is defined twice"));
       }
     }

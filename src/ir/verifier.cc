@@ -36,6 +36,8 @@ class GraphVerifier {
       const Node& n = graph_.node(id);
       if (Status s = Check(n); !s.ok()) return std::move(s).At(DescribeNode(graph_, n), DescribeSource(module_, n)).While(StrCat("verifying graph @", graph_.name));
     }
+    if (!graph_.output_names.empty() && graph_.output_names.size() != graph_.outputs.size())
+      return Internal("graph @", graph_.name, " has ", graph_.outputs.size(), " outputs and ", graph_.output_names.size(), " names for them");
     for (ValueId v : graph_.outputs)
       if (v >= graph_.num_values() || !defined_[v]) return Internal("graph @", graph_.name, " returns a value that is not defined");
     return OkStatus();
@@ -63,13 +65,13 @@ class GraphVerifier {
     for (const SchemaArg& arg : schema.args)
       if (!IsTensorKind(arg.kind) && !KindMatches(arg, n.attrs[static_cast<size_t>(arg.index)]))
         return InvalidArgument("attribute '", arg.name, "' of ", op.name, " cannot be ", n.attrs[static_cast<size_t>(arg.index)].ToString());
-    DT_RETURN_IF_ERROR(op.traits & kStructural ? CheckStructural(n) : CheckTypes(n));
-    const bool in_place = n.op == OpId::kIndexPutInplace || n.op == OpId::kCopy;
-    if (in_place && module_.form != Form::kPlanned) return Internal("an operator in place outside the planned form");
     for (ValueId v : n.results) {
       if (v >= graph_.num_values() || defined_[v]) return Internal("a result is defined twice");
       defined_[v] = true;
     }
+    DT_RETURN_IF_ERROR(op.traits & kStructural ? CheckStructural(n) : CheckTypes(n));
+    const bool in_place = n.op == OpId::kIndexPutInplace || n.op == OpId::kCopy;
+    if (in_place && module_.form != Form::kPlanned) return Internal("an operator in place outside the planned form");
     return OkStatus();
   }
 
@@ -123,7 +125,12 @@ class GraphVerifier {
 }  // namespace
 
 Status Verify(const Module& module) {
+  std::set<std::string_view> names;
+  for (const auto& g : module.graphs)
+    if (!names.insert(g->name).second) return InvalidArgument("two graphs are named '", g->name, "'");
+  names.clear();
   for (const State& s : module.states) {
+    if (!names.insert(s.name).second) return InvalidArgument("two states are named '", s.name, "'");
     if (!s.type.shape.is_constant()) return InvalidArgument("state '", s.name, "' has a dynamic shape");
     if (s.initial.type != s.type) return Internal("state '", s.name, "' starts with another type");
   }

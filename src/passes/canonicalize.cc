@@ -46,7 +46,7 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
       return Replacement();
     case OpId::kSlice:
       // Same size and step 1 means from the start.
-      if (same_type && GetAttr(g.node(id), "step").Int(1) == 1) return replace(x);
+      if (same_type && IsNumber(GetAttr(g.node(id), "step"), 1)) return replace(x);
       return Replacement();
     case OpId::kView: {
       if (same_type) return replace(x);

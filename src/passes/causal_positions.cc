@@ -32,7 +32,7 @@ bool IsLowerTriangle(const Constant& c) {
 bool IsIota(const Module& module, const Graph& g, ValueId v) {
   if (const Node* view = g.producer_if(v, OpId::kView); view && g.type(v).rank() > 0 && g.type(v).shape.numel() == g.type(v).shape.back()) v = view->operands[0];
   if (const Node* range = g.producer_if(v, OpId::kArange))
-    return g.type(v).dtype == DType::kI64 && GetAttr(*range, "start").Number() == 0 && GetAttr(*range, "step").Number(1) == 1;
+    return g.type(v).dtype == DType::kI64 && IsNumber(GetAttr(*range, "start"), 0) && IsNumber(GetAttr(*range, "step"), 1);
   const Constant* constant = GetConstant(module, g, v);
   if (!constant) return false;
   const Constant& c = *constant;

@@ -31,7 +31,7 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   Graph& g = c.graph;
   const OpId op = g.node(id).op;
   if (op != OpId::kMul && op != OpId::kAdd && op != OpId::kSub) return Replacement();
-  if (op != OpId::kMul && GetAttr(g.node(id), "alpha").Number(1) != 1) return Replacement();
+  if (op != OpId::kMul && !IsNumber(GetAttr(g.node(id), "alpha"), 1)) return Replacement();
   const std::vector<ValueId> operands = g.node(id).operands;
   for (size_t side = 0; side < (op == OpId::kSub ? 1u : 2u); ++side) {
     const Node* conv = g.producer_if(operands[side], OpId::kConvolution);

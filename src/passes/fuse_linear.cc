@@ -44,7 +44,7 @@ Result<Replacement> SinkView(RewriteContext& c, const std::vector<ValueId>& oper
 }
 
 Result<Replacement> AddToBias(RewriteContext& c, const Node& n) {
-  if (GetAttr(n, "alpha").Number(1) != 1) return Replacement();
+  if (!IsNumber(GetAttr(n, "alpha"), 1)) return Replacement();
   for (int side = 0; side < 2; ++side) {
     const ValueId sum = n.operands[static_cast<size_t>(side)], b = n.operands[static_cast<size_t>(1 - side)];
     // Behind one view of the leading dims at most; canonicalize leaves no two.

@@ -13,11 +13,11 @@ bool IsHalf(const Graph& g, ValueId v, ValueId x, bool upper) {
   const int64_t rank = static_cast<int64_t>(g.type(x).rank());
   const int64_t dim = GetAttr(*s, "dim").Int();
   const auto size = g.type(x).shape.back().constant();
-  if (!size || *size % 2 || (dim != -1 && dim != rank - 1) || GetAttr(*s, "step").Int(1) != 1) return false;
+  if (!size || *size % 2 || (dim != -1 && dim != rank - 1) || !IsNumber(GetAttr(*s, "step"), 1)) return false;
   if (g.type(v).shape.back() != Dim(*size / 2)) return false;
-  int64_t start = GetAttr(*s, "start").Int(0);
-  if (start < 0) start += *size;
-  return start == (upper ? *size / 2 : 0);
+  const Attr& start = GetAttr(*s, "start");
+  if (upper) return IsNumber(start, static_cast<double>(*size / 2)) || IsNumber(start, static_cast<double>(-(*size / 2)));
+  return start.is_none() || IsNumber(start, 0) || IsNumber(start, static_cast<double>(-*size));
 }
 
 // x if `v` is rotate_half(x), else kNone.
@@ -37,7 +37,7 @@ ValueId MatchRotateHalf(const Graph& g, ValueId v) {
 Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   const Graph& g = c.graph;
   const Node& n = g.node(id);
-  if (n.op != OpId::kAdd || GetAttr(n, "alpha").Number(1) != 1 || g.type(n.results[0]).dtype != DType::kF32) return Replacement();
+  if (n.op != OpId::kAdd || !IsNumber(GetAttr(n, "alpha"), 1) || g.type(n.results[0]).dtype != DType::kF32) return Replacement();
   for (size_t side = 0; side < 2; ++side) {
     const auto [p, q] = MatchBinary(g, n.operands[side], OpId::kMul);
     const auto [r, s] = MatchBinary(g, n.operands[1 - side], OpId::kMul);

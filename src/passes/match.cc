@@ -42,12 +42,21 @@ std::optional<double> SplatOfConstant(const Constant& c) {
 
 }  // namespace
 
+bool IsNumber(const Attr& a, double v) {
+  const bool symbolic = a.is<Dim>() && !a.get<Dim>()->is_constant();
+  return !symbolic && a.Number(std::nan("")) == v;
+}
+
 std::optional<double> SplatValue(const Module& module, const Graph& graph, ValueId v) {
   const Node* n = v == kNone ? nullptr : graph.producer(v);
   if (!n) return std::nullopt;
   switch (n->op) {
     case OpId::kConst: return SplatOfConstant(module.constants[n->ref]);
-    case OpId::kFull: return Stored(GetAttr(*n, "fill_value").Number(), graph.type(v).dtype);
+    case OpId::kFull: {
+      const Attr& fill = GetAttr(*n, "fill_value");
+      if (fill.is<Dim>() && !fill.get<Dim>()->is_constant()) return std::nullopt;
+      return Stored(fill.Number(), graph.type(v).dtype);
+    }
     case OpId::kExpand:
     case OpId::kView: return SplatValue(module, graph, n->operands[0]);
     case OpId::kToDtype: {
@@ -61,7 +70,7 @@ std::optional<double> SplatValue(const Module& module, const Graph& graph, Value
 std::pair<ValueId, ValueId> MatchBinary(const Graph& graph, ValueId v, OpId op) {
   const Node* n = graph.producer_if(v, op);
   if (!n) return {kNone, kNone};
-  if ((op == OpId::kAdd || op == OpId::kSub) && GetAttr(*n, "alpha").Number(1) != 1) return {kNone, kNone};
+  if ((op == OpId::kAdd || op == OpId::kSub) && !IsNumber(GetAttr(*n, "alpha"), 1)) return {kNone, kNone};
   return {n->operands[0], n->operands[1]};
 }
 

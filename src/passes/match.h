@@ -8,6 +8,9 @@
 
 namespace dovetail {
 
+// Whether an attribute is the number `v`. A symbolic size is none, and neither is an absent attribute.
+bool IsNumber(const Attr& a, double v);
+
 // The number that every element of `v` is, or nullopt.
 std::optional<double> SplatValue(const Module& module, const Graph& graph, ValueId v);
 

@@ -14,7 +14,7 @@
 #include "runtime/operators.h"
 #include "runtime/profiler.h"
 #include "runtime/program_data.h"
-#include "runtime/state_store.h"
+#include "runtime/state_buffers.h"
 #include "runtime/values.h"
 
 namespace dovetail {
@@ -91,7 +91,7 @@ struct InstanceData {
   const ProgramData* program = nullptr;
   InstanceOptions options;
   std::unique_ptr<class ThreadPool> threads;
-  StateStore states;
+  StateBuffers states;
   size_t memory_left = SIZE_MAX;
   std::vector<std::unique_ptr<Method>> methods;  // by index; null: not loaded
   InstanceData();

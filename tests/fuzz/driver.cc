@@ -3,9 +3,9 @@
 //   x_fuzz [--seconds N] [--seed S] [--runs N] FILE...
 //
 // runs LLVMFuzzerTestOneInput on each FILE as it is, then on random mutations of them for N seconds (default 0) or N runs. The
-// sequence of inputs depends on the seed (default 1) and the files alone. A target for whose format there are no files defines
-// FuzzSeeds, whose inputs come first. An input that crashes, trips a sanitizer or takes more
-// than 25 seconds is left in x_fuzz.crash in the current folder; running x_fuzz on that file repeats it.
+// sequence of inputs depends on the seed (default 1) and the files alone; what a target's FuzzSeeds gives counts as files. An input
+// that crashes, trips a sanitizer or takes more than 25 seconds is left in x_fuzz.crash in the current folder; running x_fuzz on
+// that file repeats it.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -21,9 +21,11 @@
 #include <string_view>
 #include <vector>
 
-#include "driver.h"
 #include "mutator.h"
 
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+// A target may define this: inputs to start from besides the files.
+std::vector<std::vector<uint8_t>> FuzzSeeds() __attribute__((weak));
 extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
 
 // A file must not decide how much is allocated: one allocation of more than a gigabyte is a finding.

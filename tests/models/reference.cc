@@ -102,9 +102,7 @@ Result<Tensors> ReadSafetensors(const std::string& path) {
   return tensors;
 }
 
-Result<Comparison> CompareWithReference(const Module& module, const Tensors& reference) {
-  const Graph& graph = *module.graphs[0];
-  DT_ASSIGN_OR_RETURN(StateStore states, InitStates(module));
+Result<Comparison> CompareWithReference(const Tensors& reference, std::span<const std::string> input_names, const StepFn& run) {
   Comparison comparison;
   std::map<std::string, Range> ranges;  // by "out.LEAF"
   auto range_of = [&](std::string_view kind, size_t leaf) -> Range& { return ranges[StrCat(kind, ".", leaf)]; };
@@ -116,15 +114,13 @@ Result<Comparison> CompareWithReference(const Module& module, const Tensors& ref
     if (in_leaves.empty()) break;
     std::vector<OwnedTensor> inputs;
     for (size_t leaf : in_leaves) inputs.push_back(reference.at(Key("in", step, leaf)));
-    auto outputs = Interpret(module, graph, inputs, states);
+    auto outputs = run(inputs);
     if (!outputs.ok()) return std::move(outputs).status().While(StrCat("running step ", step));
-    std::map<std::string, const OwnedTensor*> by_name;
-    for (size_t i = 0; i < outputs->size(); ++i) by_name.emplace(graph.output_names[i], &(*outputs)[i]);
     auto compare = [&](const std::string& name, std::string_view kind, size_t leaf) -> Status {
-      auto it = by_name.find(name);
-      if (it == by_name.end()) return NotFound("the graph has no output '", name, "'");
+      auto it = outputs->find(name);
+      if (it == outputs->end()) return NotFound("there is no output '", name, "'");
       const std::string key = Key(kind, step, leaf);
-      auto difference = DifferenceIn(range_of(kind, leaf), *it->second, reference.at(key));
+      auto difference = DifferenceIn(range_of(kind, leaf), it->second, reference.at(key));
       if (!difference.ok()) return std::move(difference).status().While(StrCat("comparing ", key));
       ++comparison.tensors;
       if (comparison.worst_name.empty() || !(*difference <= comparison.worst)) {
@@ -137,11 +133,25 @@ Result<Comparison> CompareWithReference(const Module& module, const Tensors& ref
     for (size_t leaf : Leaves(reference, "mut", step)) {
       size_t input = 0;
       while (input < in_leaves.size() && in_leaves[input] != leaf) ++input;
-      if (input == in_leaves.size()) return NotFound("no input for mut leaf ", leaf);
-      DT_RETURN_IF_ERROR(compare(StrCat("mutated.", graph.value(graph.inputs[input]).name), "mut", leaf));
+      if (input == in_leaves.size() || input >= input_names.size()) return NotFound("no input for mut leaf ", leaf);
+      DT_RETURN_IF_ERROR(compare(StrCat("mutated.", input_names[input]), "mut", leaf));
     }
     ++comparison.steps;
   }
+  return comparison;
+}
+
+Result<Comparison> CompareWithReference(const Module& module, const Tensors& reference) {
+  const Graph& graph = *module.graphs[0];
+  DT_ASSIGN_OR_RETURN(StateStore states, InitStates(module));
+  std::vector<std::string> names;
+  for (ValueId v : graph.inputs) names.push_back(graph.value(v).name);
+  DT_ASSIGN_OR_RETURN(Comparison comparison, CompareWithReference(reference, names, [&](const std::vector<OwnedTensor>& inputs) -> Result<Tensors> {
+                        DT_ASSIGN_OR_RETURN(std::vector<OwnedTensor> outputs, Interpret(module, graph, inputs, states));
+                        Tensors named;
+                        for (size_t i = 0; i < outputs.size(); ++i) named.emplace(graph.output_names[i], std::move(outputs[i]));
+                        return named;
+                      }));
   comparison.states = std::move(states);
   return comparison;
 }

@@ -1,4 +1,4 @@
-#include "runtime/state_store.h"
+#include "runtime/state_buffers.h"
 
 #include <cstring>
 
@@ -42,7 +42,7 @@ void PutNumber(std::vector<std::byte>* to, T v) {
 
 }  // namespace
 
-Status StateStore::Init(const ProgramData& program, size_t* memory_left) {
+Status StateBuffers::Init(const ProgramData& program, size_t* memory_left) {
   program_ = &program;
   buffers_.resize(program.states.size());
   for (size_t s = 0; s < buffers_.size(); ++s) {
@@ -57,7 +57,7 @@ Status StateStore::Init(const ProgramData& program, size_t* memory_left) {
   return OkStatus();
 }
 
-Result<size_t> StateStore::Find(std::string_view name) const {
+Result<size_t> StateBuffers::Find(std::string_view name) const {
   std::string names;
   for (size_t s = 0; s < buffers_.size(); ++s) {
     if (program_->states[s].name == name) return s;
@@ -66,20 +66,20 @@ Result<size_t> StateStore::Find(std::string_view name) const {
   return NotFound("'", program_->name, "' has no state '", name, "'; ", names.empty() ? "it has none" : "its states are " + names);
 }
 
-TensorView StateStore::View(size_t state) const {
+TensorView StateBuffers::View(size_t state) const {
   const StateInfo& info = program_->states[state];
   return TensorView(info.dtype, info.sizes, buffers_[state].data());
 }
 
-void StateStore::ResetBytes(size_t state, size_t from, size_t to) {
+void StateBuffers::ResetBytes(size_t state, size_t from, size_t to) {
   if (from >= to) return;
   const auto& initial = program_->initial[state];
   if (initial.empty()) std::memset(buffers_[state].data() + from, 0, to - from);
   else std::memcpy(buffers_[state].data() + from, initial.data() + from, to - from);
 }
-void StateStore::Reset(size_t state) { ResetBytes(state, 0, program_->states[state].bytes); }
+void StateBuffers::Reset(size_t state) { ResetBytes(state, 0, program_->states[state].bytes); }
 
-std::vector<std::byte> StateStore::Save() const {
+std::vector<std::byte> StateBuffers::Save() const {
   std::vector<std::byte> out;
   PutNumber(&out, kMagic);
   PutNumber(&out, kVersion);
@@ -96,7 +96,7 @@ std::vector<std::byte> StateStore::Save() const {
   return out;
 }
 
-Status StateStore::Load(std::span<const std::byte> bytes) {
+Status StateBuffers::Load(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   uint32_t magic = 0, version = 0, count = 0;
   if (!in.Number(&magic) || magic != kMagic) return Corrupt("these are not saved states");

@@ -11,7 +11,7 @@
 
 namespace dovetail {
 
-class StateStore {
+class StateBuffers {
  public:
   // `program` outlives the store. Takes the memory and sets the initial values; fails past *memory_left, else lowers it.
   Status Init(const ProgramData& program, size_t* memory_left);
