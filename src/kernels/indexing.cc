@@ -1,4 +1,4 @@
-// embedding, index, index_select and index_put with one index tensor: whole rows are copied. Other forms by the reference.
+// embedding, index and index_put with one index tensor: whole rows are copied. Other forms by the reference.
 #include "kernels/kernels.h"
 #include "kernels/parallel.h"
 #include "ops/advanced_index.h"
