@@ -382,7 +382,8 @@ struct DimParser {
 Result<Dim> Dim::Parse(std::string_view text) {
   if (text.size() > 4096) return InvalidArgument("a dimension of ", text.size(), " characters is too long");
   int64_t integer = 0;  // also the least one, whose digits alone are too large
-  if (const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), integer); ec == std::errc() && end == text.data() + text.size()) return Dim(integer);
+  const auto [last, error] = std::from_chars(text.data(), text.data() + text.size(), integer);
+  if (error == std::errc() && last == text.data() + text.size()) return Dim(integer);
   DimParser p{text};
   const Dim d = p.Sum();
   if (p.failed || p.Peek() != '\0') return InvalidArgument("'", text, "' is not a dimension such as 4, s0 or 2*s0+1");

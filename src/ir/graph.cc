@@ -79,7 +79,8 @@ Graph* Module::FindGraph(std::string_view name) const {
 
 std::string DescribeNode(const Graph& graph, const Node& node) {
   std::string s;
-  if (!node.results.empty()) {
+  if (node.op >= OpId::kCount) return "an unknown operator";
+  if (!node.results.empty() && node.results[0] < graph.num_values()) {
     const Value& v = graph.value(node.results[0]);
     s = StrCat("%", v.name.empty() ? std::to_string(node.results[0]) : v.name, " = ");
   }

@@ -141,10 +141,10 @@ struct Module {
   Form form = Form::kFunctional;
 
   Graph* FindGraph(std::string_view name) const;
-  const Location* location(const Node& n) const { return n.location == kNone ? nullptr : &locations[n.location]; }
+  const Location* location(const Node& n) const { return n.location < locations.size() ? &locations[n.location] : nullptr; }
 };
 
-// "%7 = linear" and the source line, for Status::At.
+// "%7 = linear" and the source line, for Status::At; also of a node that the verifier refuses.
 std::string DescribeNode(const Graph& graph, const Node& node);
 std::string DescribeSource(const Module& module, const Node& node);
 

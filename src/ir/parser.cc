@@ -1,6 +1,5 @@
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <unordered_map>
 

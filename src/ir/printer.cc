@@ -1,3 +1,4 @@
+#include <cctype>
 #include <unordered_map>
 
 #include "ir/data_text.h"
@@ -7,7 +8,7 @@ namespace dovetail {
 namespace {
 
 std::string Escape(const std::string& name) {
-  bool plain = !name.empty();
+  bool plain = !name.empty() && name[0] != '.' && name.find("..") == std::string::npos;
   for (char c : name) plain = plain && (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.');
   return plain ? name : Attr(name).ToString();
 }

@@ -38,8 +38,21 @@ V View(Builder& b, ValueId x, Shape shape) { return b.Emit(OpId::kView, {x}, {{"
 
 // Broadcasts the batch dims and multiplies as one batch: all that bmm can do.
 V Matmul(Builder& b, ValueId x, ValueId y) {
+  const bool row = b.type(x).rank() == 1, column = b.type(y).rank() == 1;
+  if (row || column) {  // a vector is a matrix of one row or one column
+    if (row) {
+      DT_ASSIGN_OR_RETURN(x, View(b, x, {1, b.type(x).shape[0]}));
+    }
+    if (column) {
+      DT_ASSIGN_OR_RETURN(y, View(b, y, {b.type(y).shape[0], 1}));
+    }
+    DT_ASSIGN_OR_RETURN(const ValueId product, Matmul(b, x, y));
+    Shape out = b.type(product).shape;
+    if (row) out.erase(out.rank() - 2);
+    if (column) out.erase(out.rank() - 1);
+    return View(b, product, out);
+  }
   const Shape xs = b.type(x).shape, ys = b.type(y).shape;
-  if (xs.rank() < 2 || ys.rank() < 2) return Unsupported("matmul with a vector has no operator in the stock runtime");
   DT_ASSIGN_OR_RETURN(Shape batch, Broadcast(Shape(xs.dims().first(xs.rank() - 2)), Shape(ys.dims().first(ys.rank() - 2))));
   const Dim n = batch.numel();
   auto flatten = [&](ValueId v) -> V {
@@ -85,6 +98,28 @@ V Attention(Builder& b, const std::vector<ValueId>& operands, double scale) {
   return Matmul(b, weights, v);
 }
 
+// ExecuTorch's index_put_ along one dim takes values of exactly the shape that they replace, not ones that broadcast to it.
+V IndexPut(Builder& b, std::vector<ValueId> operands, const std::vector<Attr>& attrs) {
+  const ValueId values = operands.back();
+  Shape full = b.type(operands[0]).shape;
+  size_t indices = 0;
+  for (size_t i = 1; i + 1 < operands.size(); ++i) {
+    if (operands[i] == kNone) continue;
+    const TensorType& index = b.type(operands[i]);
+    if (index.rank() != 1 || index.dtype == DType::kBool) return kNone;
+    full[i - 1] = index.shape[0];
+    ++indices;
+  }
+  if (indices != 1 || b.type(values).shape == full) return kNone;
+  if (b.type(values).shape.numel() == full.numel()) {
+    DT_ASSIGN_OR_RETURN(operands.back(), View(b, values, full));
+  } else {
+    DT_ASSIGN_OR_RETURN(operands.back(), b.Emit(OpId::kExpand, {values}, {{"size", std::vector<Dim>(full.begin(), full.end())}}));
+  }
+  DT_ASSIGN_OR_RETURN(const std::vector<ValueId> results, b.EmitWith(OpId::kIndexPut, std::move(operands), attrs));
+  return results[0];
+}
+
 Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   const OpId op = c.graph.node(id).op;
   const std::vector<ValueId> o = c.graph.node(id).operands;
@@ -97,6 +132,11 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
     case OpId::kSiluMul: {
       DT_ASSIGN_OR_RETURN(const ValueId s, Silu(b, o[0]));
       v = b.Emit(OpId::kMul, {s, o[1]});
+      break;
+    }
+    case OpId::kIndexPut: {
+      v = IndexPut(b, o, std::vector<Attr>(c.graph.node(id).attrs));
+      if (v.ok() && *v == kNone) return Replacement();
       break;
     }
     case OpId::kMatmul: v = Matmul(b, o[0], o[1]); break;

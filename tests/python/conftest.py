@@ -5,3 +5,31 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
+
+import json  # noqa: E402
+import os  # noqa: E402
+
+import pytest  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def dovetail():
+    """The command-line program of the newest build; a missing one fails the test."""
+    candidates = sorted(ROOT.glob("build/*/bin/dovetail"), key=lambda p: p.stat().st_mtime)
+    path = os.environ.get("DOVETAIL") or (candidates and str(candidates[-1]))
+    assert path, "dovetail is not built: run ./test, or set DOVETAIL"
+    return path
+
+
+@pytest.fixture(scope="session")
+def zoo():
+    """The folder of exported models; ./test exports SmolLM2 into it first."""
+    folder = ROOT / "build" / "zoo"
+    assert (folder / "smollm2.pt2").exists(), "smollm2.pt2 is missing: run ./test, or python -m dovetail_zoo smollm2"
+    return folder
+
+
+@pytest.fixture(scope="session")
+def greedy():
+    """Recorded greedy answers of eager PyTorch (python/dovetail_zoo/record.py)."""
+    return json.loads((ROOT / "tests" / "models" / "smollm2_greedy.json").read_text())["cases"]
