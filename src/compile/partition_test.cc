@@ -221,7 +221,7 @@ TEST(Partition, RandomProgramsKeepTheirMeaningAndSharedInputs) {
     const Graph& g = *before.graphs[0];
     for (NodeId id : g.order) {
       const Node& n = g.node(id);
-      if (n.op != OpId::kNeg && n.op != OpId::kAdd && n.op != OpId::kMaximum) continue;
+      if (n.op != OpId::kMul && n.op != OpId::kMaximum) continue;
       const size_t region = place.at(g.value(n.results[0]).name);
       EXPECT_GT(region, 0u);
       auto [it, first] = seen.try_emplace(n.operands, region);

@@ -1,7 +1,7 @@
 // Programs for the tests of this module, and a machine that runs planned graphs with states as memory.
 #pragma once
 
-#include <functional>
+#include <algorithm>
 #include <random>
 
 #include "compile/lower_states.h"
@@ -64,7 +64,11 @@ inline Module RandomProgram(uint32_t seed, size_t nodes) {
         break;
       }
       case 4: values.push_back(emit(OpId::kAdd, {pick(), pick()})); break;
-      case 5: values.push_back(emit(OpId::kMaximum, {pick(), pick()})); break;
+      case 5: {  // two that share their inputs
+        const ValueId p = pick(), q = pick();
+        for (OpId op : {OpId::kMaximum, OpId::kMul}) values.push_back(emit(op, {p, q}));
+        break;
+      }
       default: values.push_back(emit(unary[below(3)], {pick()})); break;
     }
   }

@@ -62,7 +62,8 @@ Result<TensorId> AliasTable::AddStored(std::string_view name, const StoredTensor
   if (meta.dtype == DType::kNone) return Unsupported("tensor '", name, "' has dtype ", DTypeNameInFile(meta.dtype_number), ", which is not supported");
   if (meta.sizes.size() != meta.strides.size()) return Corrupt("tensor '", name, "' has ", meta.sizes.size(), " sizes and ", meta.strides.size(), " strides");
   const bool is_complex = IsComplex(meta.dtype);
-  if (meta.sizes.size() + is_complex > kMaxRank) return Unsupported("tensor '", name, "' has rank ", meta.sizes.size(), "; at most ", kMaxRank - is_complex, " is supported");
+  if (meta.sizes.size() + is_complex > kMaxRank)
+    return Unsupported("tensor '", name, "' has rank ", meta.sizes.size(), "; at most ", kMaxRank - is_complex, " is supported");
   std::string key = StrCat(stored.path, "|", meta.dtype_number, "|", meta.offset.ToString());
   TensorType type(is_complex ? DType::kF32 : meta.dtype, Shape(meta.sizes));
   for (size_t i = 0; i < meta.sizes.size(); ++i) {
@@ -215,7 +216,8 @@ Status AliasTable::Write(TensorId id, ValueId value) {
   }
   Storage& s = storages_[tensors_[at].storage];
   if (s.folded)
-    return Unsupported("a write to '", s.name, "', whose contents are computed with as a constant before (a model exported in training mode?); export it after model.eval()");
+    return Unsupported("a write to '", s.name,
+                       "', whose contents are computed with as a constant before (a model exported in training mode?); export it after model.eval()");
   s.value = v;
   ++s.version;
   s.writer = writer_;
@@ -246,7 +248,8 @@ Status AliasTable::CheckOverlap(const Storage& written) const {
     if (other.stored->path != written.stored->path) continue;
     const auto [a, b] = Extent(other.stored->meta);
     if (a < last && first < b)
-      return Unsupported("'", written.name, "', which the model writes, shares memory with '", other.name, "' in another shape; register one buffer and take views of it in forward");
+      return Unsupported("'", written.name, "', which the model writes, shares memory with '", other.name,
+                         "' in another shape; register one buffer and take views of it in forward");
   }
   return OkStatus();
 }
@@ -262,7 +265,9 @@ Status AliasTable::MakeStates() {
   for (const Storage& s : storages_) {
     if (s.kind != Storage::kStored || s.version == 0) continue;
     if (Status status = CheckOverlap(s); !status.ok()) {
-      if (s.writer) status = std::move(status).At(StrCat("%", s.writer->name, " = ", s.writer->target), s.written_at == kNone ? "" : module_.locations[s.written_at].source);
+      if (s.writer)
+        status = std::move(status).At(StrCat("%", s.writer->name, " = ", s.writer->target),
+                                      s.written_at == kNone ? "" : module_.locations[s.written_at].source);
       else if (const Node* n = graph_.producer(s.value)) status = std::move(status).At(DescribeNode(graph_, *n), DescribeSource(module_, *n));
       return status;
     }

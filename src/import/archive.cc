@@ -11,7 +11,8 @@ std::string_view Text(const ZipMember& m) { return {reinterpret_cast<const char*
 Status Refuse(const ZipArchive& zip) {
   for (const ZipMember& m : zip.members()) {
     if (m.name.ends_with("serialized_exported_program.json") || m.name.ends_with("data/weights/model.pt"))
-      return Unsupported("the file is a .pt2 of an older layout, with pickled weights ('", m.name, "'); load it with its torch and save it again with torch 2.10 or newer");
+      return Unsupported("the file is a .pt2 of an older layout, with pickled weights ('", m.name,
+                         "'); load it with its torch and save it again with torch 2.10 or newer");
     if (m.name.ends_with("data.pkl"))
       return Unsupported("the file is a pickled checkpoint of torch.save, not a .pt2; export the model with torch.export.export and torch.export.save");
   }
@@ -63,7 +64,8 @@ Status Archive::ReadConfig(std::string_view folder, std::string_view config_suff
     DT_ASSIGN_OR_RETURN(const JsonObject entry, AsObject(element, where));
     DT_ASSIGN_OR_RETURN(const bool pickled, GetBool(entry, "use_pickle", where, false));
     if (pickled)
-      return Unsupported("tensor '", name, "' is stored as a Python pickle, which only Python can read (a tensor subclass, or an object of a script or opaque type); "
+      return Unsupported("tensor '", name,
+                         "' is stored as a Python pickle, which only Python can read (a tensor subclass, or an object of a script or opaque type); "
                          "replace it by a plain tensor before the export, and save again with torch 2.10 or newer");
     StoredTensor tensor;
     DT_ASSIGN_OR_RETURN(const std::string_view file, GetString(entry, "path_name", where));

@@ -86,11 +86,10 @@ bool Call::CheckDim(Dim d) {
   for (const std::string& s : d.symbols()) {
     if (context_.input_symbols.contains(s)) continue;
     const std::string of = d.symbol() == s ? StrCat("size ", s, " is ") : StrCat("size ", d.ToString(), " depends on ", s, ", ");
-    if (context_.items.contains(s))
-      Fail(Unsupported("a data-dependent shape that can't be bounded: ", of, "the contents of a tensor (.item()); a tensor element may be a position to slice or select at, but not a "
-                       "size: take the size from the shape of an input instead"));
-    else
-      Fail(Unsupported("a data-dependent shape that can't be bounded: ", of, "a number that no input's shape gives; take the size from the shape of an input instead"));
+    const std::string_view what = context_.items.contains(s)
+                                      ? "the contents of a tensor (.item()); a tensor element may be a position to slice or select at, but not a size"
+                                      : "a number that no input's shape gives";
+    Fail(Unsupported("a data-dependent shape that can't be bounded: ", of, what, ": take the size from the shape of an input instead"));
     return false;
   }
   return true;

@@ -90,7 +90,9 @@ class Call {
   ValueId Binary(OpId op, ValueId a, ValueId b, DType dtype = DType::kNone);
   const Constant* GetConstant(ValueId v) const;
   const Node* Producer(ValueId v) const { return v == kNone ? nullptr : context_.graph.producer(v); }
-  ValueId AddConst(std::string name, TensorType type, std::vector<std::byte> data) { return context_.builder.AddConst(std::move(name), std::move(type), std::move(data)); }
+  ValueId AddConst(std::string name, TensorType type, std::vector<std::byte> data) {
+    return context_.builder.AddConst(std::move(name), std::move(type), std::move(data));
+  }
   // Says that what is computed of the constant's contents is now a part of the program.
   void MarkFolded(ValueId v) { context_.aliases.MarkFolded(v); }
 

@@ -19,7 +19,9 @@ std::vector<std::string_view> OutputNames(const FxNode& node) {
   return names;
 }
 
-bool IsSymbolic(const Arg& a) { return a.type == ArgType::kSymInt || a.type == ArgType::kSymOther || a.type == ArgType::kInt || a.type == ArgType::kBool || a.type == ArgType::kFloat; }
+bool IsSymbolic(const Arg& a) {
+  return a.type == ArgType::kSymInt || a.type == ArgType::kSymOther || a.type == ArgType::kInt || a.type == ArgType::kBool || a.type == ArgType::kFloat;
+}
 
 // a * symbol + b with a > 0, from its values: nullopt when the expression is no such.
 struct Affine {
@@ -37,7 +39,8 @@ std::optional<Affine> AsAffine(Dim d) {
 
 // What to do about an operator that cannot be imported.
 std::string_view WayOut(std::string_view target) {
-  if (target.starts_with("aten.")) return "program.run_decompositions() before saving may replace it, else rewrite this line with operators that `dovetail ops` lists";
+  if (target.starts_with("aten."))
+    return "program.run_decompositions() before saving may replace it, else rewrite this line with operators that `dovetail ops` lists";
   if (target.starts_with("higher_order.")) return "a branch or loop must not depend on a tensor's contents: compute both sides and choose with torch.where";
   if (target.starts_with("quantized_decomposed.") || target.starts_with("torchao.")) return "export the model in float, as it was before it was quantized";
   return "rewrite this line with torch's own operators, those that `dovetail ops` lists";
@@ -89,7 +92,8 @@ Status Importer::BindUserInput(const InputSpec& spec, size_t index) {
   if (spec.arg.type != ArgType::kTensor) return OkStatus();  // a constant of the program
   const std::string_view name = spec.arg.text;
   DT_ASSIGN_OR_RETURN(const TensorMeta meta, program_.Tensor(name));
-  if (meta.dtype == DType::kNone || IsComplex(meta.dtype)) return Unsupported("input '", name, "' has dtype ", DTypeNameInFile(meta.dtype_number), ", which is not supported");
+  if (meta.dtype == DType::kNone || IsComplex(meta.dtype))
+    return Unsupported("input '", name, "' has dtype ", DTypeNameInFile(meta.dtype_number), ", which is not supported");
   if (meta.sizes.size() > kMaxRank) return Unsupported("input '", name, "' has rank ", meta.sizes.size(), "; at most ", kMaxRank, " is supported");
   for (Dim d : meta.sizes) {
     if (d.is_constant() && d.value() < 0) return Corrupt("input '", name, "' has a negative size");
@@ -191,12 +195,14 @@ Status Importer::CheckType(std::string_view name, TensorId t) const {
   if (same) return OkStatus();
   std::string recorded;
   for (Dim d : sizes) recorded += StrCat(recorded.empty() ? "" : ",", d.ToString());
-  return Internal("the import gives ", type.ToString(), " for '", name, "' where the export recorded ", DTypeNameInFile(meta->dtype_number), "[", recorded, "]");
+  return Internal("the import gives ", type.ToString(), " for '", name, "' where the export recorded ",
+                  DTypeNameInFile(meta->dtype_number), "[", recorded, "]");
 }
 
 Result<TensorId> Importer::FindTensor(const Arg& arg, std::string_view what) const {
   auto it = context_.tensors.find(arg.text);
-  if (arg.type != ArgType::kTensor || it == context_.tensors.end() || it->second == kNone) return Corrupt(what, " is '", arg.text, "', which is no tensor of the graph");
+  if (arg.type != ArgType::kTensor || it == context_.tensors.end() || it->second == kNone)
+    return Corrupt(what, " is '", arg.text, "', which is no tensor of the graph");
   if (aliases_.is_complex(it->second)) return Unsupported(what, " is a complex tensor; return torch.view_as_real of it");
   return it->second;
 }

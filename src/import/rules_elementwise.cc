@@ -187,7 +187,8 @@ void Abs(Call& c) {
 }
 void Polar(Call& c) {
   const ValueId r = c.Tensor("abs"), angle = c.Tensor("angle");
-  c.Return(Join(c, WithLastOne(c, c.Binary(OpId::kMul, r, c.Emit(OpId::kCos, {angle}))), WithLastOne(c, c.Binary(OpId::kMul, r, c.Emit(OpId::kSin, {angle})))), true);
+  const ValueId real = c.Binary(OpId::kMul, r, c.Emit(OpId::kCos, {angle})), imag = c.Binary(OpId::kMul, r, c.Emit(OpId::kSin, {angle}));
+  c.Return(Join(c, WithLastOne(c, real), WithLastOne(c, imag)), true);
 }
 void Complex(Call& c) { c.Return(Join(c, WithLastOne(c, c.Tensor("real")), WithLastOne(c, c.Tensor("imag"))), true); }
 

@@ -73,7 +73,8 @@ void Attention(Call& c) {
   std::vector<Dim> out = DimsOf(shape);
   out.back() = c.shape(v).back();
   const Attr scale = OptionalFloat(c, "scale");
-  const ValueId result = c.Emit(OpId::kAttention, {AsRank4(c, q), AsRank4(c, k), AsRank4(c, v), m, kNone}, {{"is_causal", c.Bool("is_causal", false)}, {"scale", scale}});
+  const ValueId result = c.Emit(OpId::kAttention, {AsRank4(c, q), AsRank4(c, k), AsRank4(c, v), m, kNone},
+                                {{"is_causal", c.Bool("is_causal", false)}, {"scale", scale}});
   c.Return(c.Reshape(result, std::move(out)));
 }
 
@@ -172,7 +173,8 @@ void Pad(Call& c) {
   const ValueId x = c.Tensor("self");
   std::vector<Dim> pad = c.SymInts("pad");
   const std::string_view mode = c.String("mode", "constant");
-  if (mode == "constant") return c.Return(c.Emit(OpId::kConstantPadNd, {x}, {{"pad", std::move(pad)}, {"value", c.Has("value") ? c.Scalar("value") : Attr(0)}}));
+  if (mode == "constant")
+    return c.Return(c.Emit(OpId::kConstantPadNd, {x}, {{"pad", std::move(pad)}, {"value", c.Has("value") ? c.Scalar("value") : Attr(0)}}));
   if (mode == "reflect" && pad.size() == 2) return c.Return(c.Emit(OpId::kReflectionPad1d, {x}, {{"padding", std::move(pad)}}));
   c.Fail(Unsupported("padding of mode '", mode, "' of ", pad.size() / 2, " dimensions"));
 }

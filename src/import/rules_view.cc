@@ -216,7 +216,8 @@ void Unbind(Call& c) {
   const TensorId self = c.Handle("self");
   const size_t axis = c.Axis(c.Int("dim", 0), c.LogicalShape(self).rank());
   const size_t n = ListedOutputs(c);
-  if (c.ok() && c.LogicalShape(self)[axis] != Dim(static_cast<int64_t>(n))) return c.Fail(Unsupported("unbind of a dimension of size ", c.LogicalShape(self)[axis].ToString()));
+  if (c.ok() && c.LogicalShape(self)[axis] != Dim(static_cast<int64_t>(n)))
+    return c.Fail(Unsupported("unbind of a dimension of size ", c.LogicalShape(self)[axis].ToString()));
   for (size_t i = 0; c.ok() && i < n; ++i) c.ReturnView(Selected(c, self, axis, static_cast<int64_t>(i)));
 }
 
@@ -254,7 +255,8 @@ void ViewAsReal(Call& c) {
 void ViewAsComplex(Call& c) {
   const TensorId self = c.Handle("self");
   const TensorType& t = c.handle_type(self);
-  if (c.ok() && (t.dtype != DType::kF32 || t.shape.empty() || t.shape.back() != Dim(2))) return c.Fail(Unsupported("view_as_complex of ", t.ToString(), "; only of f32[...,2]"));
+  if (c.ok() && (t.dtype != DType::kF32 || t.shape.empty() || t.shape.back() != Dim(2)))
+    return c.Fail(Unsupported("view_as_complex of ", t.ToString(), "; only of f32[...,2]"));
   c.ReturnView(c.AsComplex(self, true));
 }
 void Part(Call& c, int64_t part) {

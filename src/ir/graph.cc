@@ -61,7 +61,9 @@ void Graph::RemoveDeadNodes() {
   std::vector<NodeId> kept;
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     const Node& n = nodes_[*it];
-    const bool effect = n.op == OpId::kStateWrite || (n.op == OpId::kDelegate && n.region && std::any_of(n.region->aliases.begin(), n.region->aliases.end(), [](int a) { return a >= 0; })) ||
+    const bool updates = n.op == OpId::kDelegate && n.region &&
+                         std::any_of(n.region->aliases.begin(), n.region->aliases.end(), [](int a) { return a >= 0; });
+    const bool effect = n.op == OpId::kStateWrite || updates ||
                         std::any_of(GetSchema(n.op).args.begin(), GetSchema(n.op).args.end(), [](const SchemaArg& a) { return a.written; });
     if (!effect && std::none_of(n.results.begin(), n.results.end(), [&](ValueId v) { return live[v]; })) continue;
     for (ValueId v : n.operands)

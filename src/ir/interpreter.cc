@@ -165,7 +165,8 @@ Result<Bindings> BindSymbols(const Module& module, const Graph& graph, std::span
     const TensorType& want = graph.type(graph.inputs[i]);
     const TensorType& got = inputs[i].type;
     if (got.dtype != want.dtype) return InvalidArgument("input '", name(i), "' has dtype ", Name(got.dtype), ", expected ", Name(want.dtype));
-    if (got.rank() != want.rank()) return InvalidArgument("input '", name(i), "' has rank ", got.rank(), ", expected ", want.rank(), " (", want.ToString(), ")");
+    if (got.rank() != want.rank())
+      return InvalidArgument("input '", name(i), "' has rank ", got.rank(), ", expected ", want.rank(), " (", want.ToString(), ")");
     for (size_t d = 0; d < want.rank(); ++d) {
       // Affine in one symbol: a * s + b.
       const std::vector<std::string> symbols = want.shape[d].symbols();

@@ -143,7 +143,8 @@ class Parser {
     if (!type.shape.is_constant()) return Error(StrCat("'", name, "' has a dynamic shape"));
     DT_RETURN_IF_ERROR(Expect("="));
     auto& table = state ? state_names_ : constant_names_;
-    if (!table.emplace(name, static_cast<uint32_t>(state ? module_.states.size() : module_.constants.size())).second) return Error(StrCat("'", name, "' is defined twice"));
+    if (!table.emplace(name, static_cast<uint32_t>(state ? module_.states.size() : module_.constants.size())).second)
+      return Error(StrCat("'", name, "' is defined twice"));
     Constant c;
     c.name = name;
     c.type = type;
@@ -350,7 +351,10 @@ class Parser {
         if (op == OpId::kDelegate) {
           if (name == "backend" && value.is<std::string>()) backend = *value.get<std::string>();
           else if (name == "aliases" && value.Dims().size() == aliases.size())
-            for (size_t i = 0; i < aliases.size(); ++i) aliases[i] = static_cast<int>(std::clamp<int64_t>(value.Dims()[i].constant().value_or(-1), -1, 1 << 20));
+            for (size_t i = 0; i < aliases.size(); ++i) {
+              const int64_t operand = value.Dims()[i].constant().value_or(-1);
+              aliases[i] = static_cast<int>(std::clamp<int64_t>(operand, -1, 1 << 20));
+            }
           else return Error(StrCat("unknown attribute '", name, "' of a delegate"));
         } else {
           const SchemaArg* arg = GetSchema(op).Find(name);

@@ -34,7 +34,8 @@ class GraphVerifier {
     for (NodeId id : graph_.order) {
       if (id >= graph_.num_nodes()) return Internal("graph @", graph_.name, " orders a node that does not exist");
       const Node& n = graph_.node(id);
-      if (Status s = Check(n); !s.ok()) return std::move(s).At(DescribeNode(graph_, n), DescribeSource(module_, n)).While(StrCat("verifying graph @", graph_.name));
+      if (Status s = Check(n); !s.ok())
+        return std::move(s).At(DescribeNode(graph_, n), DescribeSource(module_, n)).While(StrCat("verifying graph @", graph_.name));
     }
     if (!graph_.output_names.empty() && graph_.output_names.size() != graph_.outputs.size())
       return Internal("graph @", graph_.name, " has ", graph_.outputs.size(), " outputs and ", graph_.output_names.size(), " names for them");
@@ -106,12 +107,15 @@ class GraphVerifier {
     if (body.inputs.size() != n.operands.size() || body.outputs.size() != n.results.size() || n.region->aliases.size() != n.results.size())
       return InvalidArgument("a delegate's operands and results differ in number from its region's");
     for (size_t i = 0; i < n.operands.size(); ++i)
-      if (n.operands[i] == kNone || body.type(body.inputs[i]) != graph_.type(n.operands[i])) return InvalidArgument("operand ", i, " of a delegate differs in type from its region's input");
+      if (n.operands[i] == kNone || body.type(body.inputs[i]) != graph_.type(n.operands[i]))
+        return InvalidArgument("operand ", i, " of a delegate differs in type from its region's input");
     for (size_t i = 0; i < n.results.size(); ++i) {
-      if (body.type(body.outputs[i]) != graph_.type(n.results[i])) return InvalidArgument("result ", i, " of a delegate differs in type from its region's output");
+      if (body.type(body.outputs[i]) != graph_.type(n.results[i]))
+        return InvalidArgument("result ", i, " of a delegate differs in type from its region's output");
       const int alias = n.region->aliases[i];
       if (alias >= static_cast<int>(n.operands.size())) return InvalidArgument("result ", i, " aliases an operand that does not exist");
-      if (alias >= 0 && graph_.type(n.operands[static_cast<size_t>(alias)]) != graph_.type(n.results[i])) return InvalidArgument("result ", i, " aliases an operand of another type");
+      if (alias >= 0 && graph_.type(n.operands[static_cast<size_t>(alias)]) != graph_.type(n.results[i]))
+        return InvalidArgument("result ", i, " aliases an operand of another type");
     }
     return GraphVerifier(module_, body, true).Run();
   }

@@ -57,7 +57,7 @@ const Rule kRules[] = {
     {"ResultType",
      [](Module& m) { m.graphs[0]->value(NodeAt(m, kA).results[0]).type.dtype = DType::kF64; },
      "result 0 has type f64[2] where the operands give f32[2]"},
-    {"Inference", [](Module& m) { NodeAt(m, kCat).attrs[0] = Attr(3); }, "dimension 3 is out of range for rank 1"},
+    {"Inference", [](Module& m) { NodeAt(m, kCat).attrs[0] = Attr(3); }, "dimension 3 of a tensor of rank 1"},
     {"ResultOnce", [](Module& m) { NodeAt(m, kS).results[0] = NodeAt(m, kW).results[0]; }, "a result is defined twice"},
     {"ResultExists", [](Module& m) { NodeAt(m, kA).results[0] = 1000; }, "a result is defined twice"},
     {"NodeOnce", [](Module& m) { m.graphs[0]->order.push_back(m.graphs[0]->order[kA]); }, "a result is defined twice"},
@@ -80,9 +80,12 @@ const Rule kRules[] = {
      [](Module& m) { m.states.push_back({"s", m.states[0].type, m.states[0].initial}); },
      "two states are named 's'"},
     {"StateInRegion",
-     [](Module& m) { NodeAt(m, kDelegate).region->body->node(0).op = OpId::kStateWrite,
-                     NodeAt(m, kDelegate).region->body->node(0).operands.pop_back(),
-                     NodeAt(m, kDelegate).region->body->node(0).attrs.clear(); },
+     [](Module& m) {
+       Node& inside = NodeAt(m, kDelegate).region->body->node(0);
+       inside.op = OpId::kStateWrite;
+       inside.operands.pop_back();
+       inside.attrs.clear();
+     },
      "a state inside a region"},
     {"DelegateForm", [](Module& m) { m.form = Form::kCore; }, "a delegate before partitioning"},
     {"DelegateRegion", [](Module& m) { NodeAt(m, kDelegate).region.reset(); }, "a delegate without a region"},

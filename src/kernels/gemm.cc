@@ -13,6 +13,7 @@ template <int R, int N>
 DT_INLINE void DotTile(const MatrixProduct& m, int64_t row, int64_t column, bool add) {
   const float *a = m.a + row * m.lda, *b = m.b + column * m.ldb;
   Floats sums[R][N] = {};
+  float totals[R][N];
   int64_t k = 0;
   for (; k + kLanes <= m.inner; k += kLanes) {
     Floats bs[N];
@@ -25,11 +26,15 @@ DT_INLINE void DotTile(const MatrixProduct& m, int64_t row, int64_t column, bool
       for (int n = 0; n < N; ++n) sums[r][n] += as * bs[n];
     }
   }
+  if constexpr (R * N % kLanes == 0) {
 #pragma GCC unroll 8
+    for (int i = 0; i < R * N; i += kLanes) simd::StoreFloats(&totals[0][0] + i, simd::Sums(&sums[0][0] + i));
+  } else {
+    for (int i = 0; i < R * N; ++i) (&totals[0][0])[i] = simd::Sum((&sums[0][0])[i]);
+  }
   for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
-      float sum = simd::Sum(sums[r][n]);
+      float sum = totals[r][n];
       for (int64_t t = k; t < m.inner; ++t) sum += a[r * m.lda + t] * b[n * m.ldb + t];
       float& c = m.c[(row + r) * m.ldc + column + n];
       c = add ? c + sum : sum;
@@ -91,7 +96,7 @@ DT_VECTORIZED void MultiplyTransposed(const MatrixProduct& m, bool add) {
   int64_t row = 0;
   for (; row + 4 <= m.rows; row += 4) DotRows<4, 2>(m, row, add);
   for (; row + 2 <= m.rows; row += 2) DotRows<2, 4>(m, row, add);
-  for (; row < m.rows; ++row) DotRows<1, 4>(m, row, add);
+  for (; row < m.rows; ++row) DotRows<1, 8>(m, row, add);
 }
 
 DT_VECTORIZED void MultiplyAdd(const MatrixProduct& m) {

@@ -28,9 +28,8 @@ Status Linear(const KernelContext& c) {
     float* block = out + row * columns + column;
     for (int64_t r = 0; r < m; ++r)
       for (int64_t k = 0; k < n; ++k) block[r * columns + k] = bias ? bias[(column + k) * bias_step] : 0;
-    const int64_t step = m == 1 ? inner : kInner;
-    for (int64_t k = 0; k < inner; k += step)
-      MultiplyTransposed({m, n, std::min(step, inner - k), a + row * inner + k, inner, b + column * inner + k, inner, block, columns}, true);
+    for (int64_t k = 0; k < inner; k += kInner)
+      MultiplyTransposed({m, n, std::min(kInner, inner - k), a + row * inner + k, inner, b + column * inner + k, inner, block, columns}, true);
   });
   return OkStatus();
 }

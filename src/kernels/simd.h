@@ -31,7 +31,13 @@ inline constexpr int64_t kLanes = 4;
 using Floats = float __attribute__((vector_size(kLanes * 4)));
 using Ints = int32_t __attribute__((vector_size(kLanes * 4)));
 
-DT_INLINE Floats Splat(float x) { return x - Floats{}; }
+DT_INLINE Floats Splat(float x) {
+#ifdef __x86_64__
+  return Floats{x, x, x, x, x, x, x, x};
+#else
+  return Floats{x, x, x, x};
+#endif
+}
 DT_INLINE Floats LoadFloats(const float* p) {
   Floats v;
   std::memcpy(&v, p, sizeof(v));
@@ -41,22 +47,42 @@ DT_INLINE void StoreFloats(float* p, const Floats& v) { std::memcpy(p, &v, sizeo
 // The larger of each pair; b where a is NaN.
 DT_INLINE Floats Max(const Floats& a, const Floats& b) { return a > b ? a : b; }
 
-DT_INLINE Floats SwapHalves(const Floats& v) {
+// Element i is the sum of the lanes of v[i], of kLanes vectors.
+DT_INLINE Floats Sums(const Floats* v) {
+  Floats pairs[kLanes / 2], quads[kLanes / 4];
 #ifdef __x86_64__
-  return __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const Floats &a = v[2 * i], &b = v[2 * i + 1];
+    pairs[i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13) + __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    const Floats &a = pairs[2 * i], &b = pairs[2 * i + 1];
+    quads[i] = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13) + __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
+  }
+  return __builtin_shufflevector(quads[0], quads[1], 0, 1, 2, 3, 8, 9, 10, 11) + __builtin_shufflevector(quads[0], quads[1], 4, 5, 6, 7, 12, 13, 14, 15);
 #else
-  return __builtin_shufflevector(v, v, 2, 3, 0, 1);
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    const Floats &a = v[2 * i], &b = v[2 * i + 1];
+    pairs[i] = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  }
+  quads[0] = __builtin_shufflevector(pairs[0], pairs[1], 0, 1, 4, 5) + __builtin_shufflevector(pairs[0], pairs[1], 2, 3, 6, 7);
+  return quads[0];
 #endif
 }
-DT_INLINE float Sum(const Floats& lanes) {
-  const Floats v = lanes + SwapHalves(lanes);
-  if constexpr (kLanes == 8) return (v[0] + v[2]) + (v[1] + v[3]);
-  else return v[0] + v[1];
+// One vector's, added in the same order.
+DT_INLINE float Sum(const Floats& v) {
+  float sum = (v[0] + v[2]) + (v[1] + v[3]);
+#ifdef __x86_64__
+  sum += (v[4] + v[6]) + (v[5] + v[7]);
+#endif
+  return sum;
 }
-DT_INLINE float MaxLane(const Floats& lanes) {
-  const Floats v = Max(lanes, SwapHalves(lanes));
+DT_INLINE float MaxLane(const Floats& v) {
   float most = v[0];
-  for (int64_t i = 1; i < kLanes / 2; ++i) most = v[i] > most ? v[i] : most;
+  for (int64_t i = 1; i < kLanes; ++i) most = v[i] > most ? v[i] : most;
   return most;
 }
 

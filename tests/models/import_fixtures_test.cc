@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "import/import.h"
+#include "ir/same_module.h"
 #include "ir/text.h"
 #include "models/reference.h"
 
@@ -108,6 +109,7 @@ TEST_P(ImportFixtures, PrintAndParseAgain) {
   auto parsed = Parse(text);
   ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
   EXPECT_EQ(Print(*parsed), text);
+  EXPECT_EQ(DifferenceOf(*module, *parsed), "");
 }
 
 std::string TestName(std::string_view name) {
@@ -179,7 +181,8 @@ int CompareFiles(int count, char** paths) {
     const bool good = outcome.ok() && (*outcome).comparison.worst <= 1e-4 && (*outcome).comparison.steps > 0;
     failed += !good;
     if (outcome.ok())
-      std::printf("%s %s: %zu steps, %zu states, worst %g at %s\n", good ? "ok  " : "FAIL", paths[i], (*outcome).comparison.steps, (*outcome).module.states.size(),
+      std::printf("%s %s: %zu steps, %zu states, worst %g at %s\n", good ? "ok  " : "FAIL", paths[i], (*outcome).comparison.steps,
+                  (*outcome).module.states.size(),
                   (*outcome).comparison.worst, (*outcome).comparison.worst_name.c_str());
     else
       std::printf("FAIL %s: %s\n", paths[i], outcome.status().ToString().c_str());

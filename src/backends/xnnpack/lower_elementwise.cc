@@ -22,6 +22,12 @@ void Reciprocal(Lowering& l, const Node& n) {
   MapUnary(l, n, [&](Id x) { return l.Binary(Kind::XNNDiv, l.Number(1), x); });
 }
 
+// XNNPACK's own reciprocal square root gives NaN for 0 in place of infinity.
+Id InverseRoot(Lowering& l, Id x) { return l.Binary(Kind::XNNDiv, l.Number(1), l.Unary(Kind::XNNSquareRoot, x)); }
+void Rsqrt(Lowering& l, const Node& n) {
+  MapUnary(l, n, [&](Id x) { return InverseRoot(l, x); });
+}
+
 void Relu(Lowering& l, const Node& n) {
   MapUnary(l, n, [&](Id x) { return l.Clamp(x, 0, kInfinity); });
 }
@@ -56,7 +62,7 @@ void Pow(Lowering& l, const Node& n) {
     if (exponent == 2) return l.Unary(Kind::XNNSquare, x);
     if (exponent == 3) return l.Mul(l.Unary(Kind::XNNSquare, x), x);
     if (exponent == 0.5) return l.Unary(Kind::XNNSquareRoot, x);
-    if (exponent == -0.5) return l.Unary(Kind::XNNReciprocalSquareRoot, x);
+    if (exponent == -0.5) return InverseRoot(l, x);
     if (exponent == -1) return l.Binary(Kind::XNNDiv, l.Number(1), x);
     l.Fail(StrCat("a power of ", FormatDouble(exponent), "; only 1, 2, 3, 0.5, -0.5 and -1 are supported"));
     return x;
@@ -117,7 +123,7 @@ LowerFn FindElementwise(OpId op) {
     case OpId::kExp: return Unary<Kind::XNNExp>;
     case OpId::kLog: return Unary<Kind::XNNLog>;
     case OpId::kSqrt: return Unary<Kind::XNNSquareRoot>;
-    case OpId::kRsqrt: return Unary<Kind::XNNReciprocalSquareRoot>;
+    case OpId::kRsqrt: return Rsqrt;
     case OpId::kReciprocal: return Reciprocal;
     case OpId::kSin: return Unary<Kind::XNNSin>;
     case OpId::kCos: return Unary<Kind::XNNCos>;

@@ -1,0 +1,136 @@
+// Attention against the reference, as every kernel is (kernels_test.cc), and what only attention promises: unseen keys don't matter.
+#include "kernels/kernel_testing.h"
+
+namespace dovetail {
+namespace {
+
+enum class Mask { kNone, kBool, kFloat };
+
+SampleTensor Positions(int64_t rows, int64_t first, DType type = DType::kI64) {
+  SampleTensor t = Integers({rows}, 1, type);
+  for (int64_t i = 0; i < rows; ++i) {
+    if (type == DType::kI64) t.view().as<int64_t>()[i] = first + i;
+    else t.view().as<int32_t>()[i] = static_cast<int32_t>(first + i);
+  }
+  return t;
+}
+
+// Every third key is masked, and every key of the first row.
+SampleTensor MaskOf(Mask kind, const std::vector<int64_t>& sizes) {
+  if (kind == Mask::kNone) return {};
+  SampleTensor t = kind == Mask::kBool ? Integers(sizes, 2, DType::kU8) : Floats(sizes);
+  if (kind == Mask::kBool) t.dtype = DType::kBool;
+  const int64_t keys = sizes.back();
+  for (int64_t i = 0; i < t.view().numel(); ++i) {
+    if (i >= keys && i % 3) continue;
+    if (kind == Mask::kBool) t.view().as<uint8_t>()[i] = 0;
+    else t.view().as<float>()[i] = -kInf;
+  }
+  return t;
+}
+
+OpSample Attention(std::array<int64_t, 3> heads, int64_t rows, int64_t keys, int64_t width, int64_t value_width, SampleTensor mask = {},
+                   SampleTensor positions = {}, std::vector<std::pair<std::string, Attr>> attrs = {}) {
+  const auto [batch, query_heads, kv_heads] = heads;
+  return Case(OpId::kAttention,
+              {Floats({batch, query_heads, rows, width}), Floats({batch, kv_heads, keys, width}), Floats({batch, kv_heads, keys, value_width}),
+               std::move(mask), std::move(positions)},
+              std::move(attrs));
+}
+
+TEST(AttentionTest, Shapes) {
+  for (std::array<int64_t, 3> heads : {std::array<int64_t, 3>{1, 1, 1}, {2, 4, 2}, {1, 6, 2}, {3, 5, 5}, {1, 7, 1}})
+    for (int64_t rows : {1, 2, 5, 33})
+      for (int64_t keys : {1, 3, 64, 65, 300}) {
+        for (int64_t width : {Pick({1, 3, 7}), Pick({16, 20})}) {
+          Check(Attention(heads, rows, keys, width, Pick({1, 5, 8, 16, 33})));
+          const int64_t first = keys >= rows ? Pick({0, keys - rows, (keys - rows) / 2}) : -1;
+          const SampleTensor positions = first < 0 ? SampleTensor() : Positions(rows, first, Pick({0, 1}) ? DType::kI32 : DType::kI64);
+          Check(Attention(heads, rows, keys, width, width, {}, positions, {{"is_causal", Pick({0, 1}) == 1}, {"scale", 0.7}}));
+        }
+      }
+}
+
+TEST(AttentionTest, Masks) {
+  for (Mask kind : {Mask::kBool, Mask::kFloat})
+    for (int64_t rows : {1, 4, 35})
+      for (int64_t keys : {1, 9, 70, 520}) {
+        for (const std::vector<int64_t>& sizes :
+             {std::vector<int64_t>{2, 6, rows, keys}, {2, 1, rows, keys}, {1, 6, 1, keys}, {rows, keys}, {keys}, {rows, 1}, {1, 1, 1, 1}})
+          Check(Attention({2, 6, 3}, rows, keys, 8, 12, MaskOf(kind, sizes)));
+        if (keys >= rows) Check(Attention({2, 6, 3}, rows, keys, 8, 12, MaskOf(kind, {rows, keys}), Positions(rows, keys - rows), {{"is_causal", true}}));
+      }
+}
+
+TEST(AttentionTest, LanguageModelShapes) {
+  for (int64_t first : {0, 1, 255, 256, 257, 700, 1023}) Check(Attention({1, 8, 2}, 1, 1024, 64, 64, {}, Positions(1, first)));
+  Check(Attention({1, 32, 8}, 1, 512, 64, 64, {}, Positions(1, 400)));
+  Check(Attention({1, 64, 32}, 1, 600, 16, 16, {}, Positions(1, 550)));  // many blocks: keys are not split
+  Check(Attention({1, 4, 2}, 100, 300, 64, 64, {}, Positions(100, 180)));
+  Check(Attention({2, 4, 4}, 70, 130, 128, 128, {}, Positions(70, 60)));
+  Check(Attention({1, 3, 1}, 150, 150, 80, 80, {}, {}, {{"is_causal", true}}));
+}
+
+TEST(AttentionTest, OddOperands) {
+  Check(Attention({1, 2, 2}, 3, 0, 4, 4));
+  Check(Attention({1, 2, 1}, 0, 5, 4, 4));
+  Check(Attention({0, 2, 1}, 2, 5, 4, 4));
+  Check(Attention({1, 2, 1}, 2, 5, 4, 0));
+  Check(Attention({1, 0, 0}, 2, 5, 4, 4));
+  Check(Attention({1, 2, 1}, 2, 5, 0, 4, {}, {}, {{"scale", 1.0}}));
+  Check(Case(OpId::kAttention, {Floats({4, 3, 8}), Floats({2, 5, 8}), Floats({2, 5, 8}), SampleTensor(), SampleTensor()}));
+  OpSample large = Attention({1, 2, 1}, 4, 90, 8, 8);
+  for (size_t i : {0, 1}) large.inputs[i] = Floats(large.inputs[i].sizes, 40);
+  Check(large);
+  SampleTensor lowest = Floats({4, 90});
+  std::fill_n(lowest.view().as<float>(), 360, std::numeric_limits<float>::lowest());
+  Check(Attention({1, 2, 1}, 4, 90, 8, 8, lowest));
+}
+
+TEST(AttentionTest, PositionOutsideTheKeysIsRefused) {
+  for (int64_t first : {-1, 5}) {
+    std::vector<SampleTensor> results;
+    const OpSample s = Attention({1, 2, 1}, 1, 5, 4, 4, {}, Positions(1, first));
+    EXPECT_EQ(RunKernel(s, FindKernel(s.op), FindScratch(s.op), nullptr, &results).code(), Code::kOutOfRange);
+    Check(s);
+  }
+}
+
+// What lies past the last visible key, or under the mask, has no influence, be it NaN or infinite.
+TEST(AttentionTest, UnseenKeysDoNotMatter) {
+  for (int64_t rows : {1, 3, 40}) {
+    for (float bad : {kNan, kInf}) {
+      OpSample s = Attention({1, 4, 2}, rows, 400, 16, 16, {}, Positions(rows, 310));
+      for (size_t i : {1, 2})
+        for (int64_t head = 0; head < 2; ++head)
+          for (int64_t key = 310 + rows; key < 400; ++key) std::fill_n(s.inputs[i].view().as<float>() + (head * 400 + key) * 16, 16, bad);
+      Check(s);
+      // One row sees a bad value, the others don't.
+      s.inputs[2].view().as<float>()[(310 + rows - 1) * 16] = bad;
+      Check(s);
+
+      OpSample masked = Attention({1, 4, 2}, rows, 100, 16, 16, Integers({rows, 100}, 2, DType::kU8));
+      masked.inputs[3].dtype = DType::kBool;
+      for (int64_t row = 0; row < rows; ++row) masked.inputs[3].view().as<uint8_t>()[row * 100 + 17] = 0;
+      std::fill_n(masked.inputs[2].view().as<float>() + 17 * 16, 16, bad);
+      Check(masked);
+    }
+  }
+}
+
+// Memory for a method is sized once, for the upper bounds of its shapes.
+TEST(AttentionTest, ScratchOfTheUpperBoundServesSmallerShapes) {
+  const auto bytes = [](int64_t batch, int64_t rows, int64_t keys) {
+    const OpSample s = Attention({batch, 8, 2}, rows, keys, 16, 16);
+    std::vector<TensorView> in, out = {s.inputs[0].view()};
+    for (const SampleTensor& t : s.inputs) in.push_back(t.view());
+    return FindScratch(OpId::kAttention)({in, s.attrs, out, nullptr, {}});
+  };
+  EXPECT_EQ(bytes(1, 512, 256), 0u);
+  for (int64_t batch : {1, 2})
+    for (int64_t rows : {1, 3, 100, 512})
+      for (int64_t keys : {1, 256, 257, 1000, 2048}) EXPECT_LE(bytes(batch, rows, keys), bytes(2, 512, 2048));
+}
+
+}  // namespace
+}  // namespace dovetail
