@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "compile/program_samples.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
@@ -164,7 +166,13 @@ TEST(LowerStates, ContentsWrittenBackAfterAChangeAreRestored) {
     state.write @a, %r
     return %s
 )");
-  // A write of what the state holds changes nothing; the next one does.
+  // A write of what the state holds changes nothing.
+  EXPECT_EQ(Count(Lower(R"(    %r = state.read @a : f32[4]
+    state.write @a, %r
+    %z = add %r, %y : f32[4]
+    return %z
+)"), OpId::kClone), 0u);
+  // The next one does.
   Lower(R"(    %r = state.read @a : f32[4]
     state.write @a, %r
     state.write @a, %x

@@ -58,14 +58,14 @@ DT_INLINE float Weigh(const ScoreRow& row, float* most, float* sum) {
   const float before = *most;
   *most = std::max(before, simd::MaxLane(largest));
   // While a row has seen nothing, its maximum is -inf, and -inf - -inf no number.
-  const Floats base = simd::Splat(*most == -INFINITY ? 0 : *most);
+  const float base = *most == -INFINITY ? 0 : *most;
   Floats total = {};
   for (int64_t k = 0; k < rounded; k += kLanes) {
     const Floats weights = simd::Exp(simd::LoadFloats(s + k) - base);
     simd::StoreFloats(s + k, weights);
     total += weights;
   }
-  const float factor = before == *most ? 1 : simd::Exp(before - base[0]);
+  const float factor = before == *most ? 1 : simd::Exp(before - base);
   *sum = *sum * factor + simd::Sum(total);
   return factor;
 }
@@ -172,7 +172,8 @@ class Attend {
     const float* values = v_ + KvHead(block) * args_.keys * value_width;
     for (int64_t k = begin; k < end; k += kKeys) {
       const int64_t n = std::min(kKeys, end - k);
-      MultiplyTransposed({count, n, width, q_ + first * width, width, keys + k * width, width, scores, kKeys}, false);
+      std::fill_n(scores, count * kKeys, 0.0f);
+      MultiplyTransposed({count, n, width, q_ + first * width, width, keys + k * width, width, scores, kKeys});
       for (int64_t r = 0; r < count; ++r) {
         rows[r] = {scores + r * kKeys, std::clamp<int64_t>(visible[r] - k, 0, n), n, static_cast<float>(args_.scale), nullptr, nullptr, 0};
         if (!args_.mask.present()) continue;

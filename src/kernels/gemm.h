@@ -15,8 +15,8 @@ struct MatrixProduct {
   int64_t ldc;
 };
 
-// c = a @ b^T, or c += a @ b^T; b is [columns, inner].
-void MultiplyTransposed(const MatrixProduct& m, bool add);
+// c += a @ b^T; b is [columns, inner].
+void MultiplyTransposed(const MatrixProduct& m);
 // c += a @ b; b is [inner, columns].
 void MultiplyAdd(const MatrixProduct& m);
 

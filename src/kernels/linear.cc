@@ -29,7 +29,7 @@ Status Linear(const KernelContext& c) {
     for (int64_t r = 0; r < m; ++r)
       for (int64_t k = 0; k < n; ++k) block[r * columns + k] = bias ? bias[(column + k) * bias_step] : 0;
     for (int64_t k = 0; k < inner; k += kInner)
-      MultiplyTransposed({m, n, std::min(kInner, inner - k), a + row * inner + k, inner, b + column * inner + k, inner, block, columns}, true);
+      MultiplyTransposed({m, n, std::min(kInner, inner - k), a + row * inner + k, inner, b + column * inner + k, inner, block, columns});
   });
   return OkStatus();
 }

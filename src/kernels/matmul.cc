@@ -25,8 +25,8 @@ void Multiply(const KernelContext& c) {
     const MatmulItem at = plan.Item(item);
     const float *first = a + at.self + row * inner, *second = b + at.other + column;
     float* block = out + (item * rows + row) * columns + column;
-    if (columns == 1) return MultiplyTransposed({m, 1, inner, first, inner, second, inner, block, 1}, false);
     for (int64_t r = 0; r < m; ++r) std::fill_n(block + r * columns, n, 0.0f);
+    if (columns == 1) return MultiplyTransposed({m, 1, inner, first, inner, second, inner, block, 1});
     for (int64_t k = 0; k < inner; k += kInner)
       MultiplyAdd({m, n, std::min(kInner, inner - k), first + k, inner, second + k * columns, columns, block, columns});
   });

@@ -5,6 +5,7 @@
 // Such a function must not be a template.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -31,6 +32,7 @@ inline constexpr int64_t kLanes = 4;
 using Floats = float __attribute__((vector_size(kLanes * 4)));
 using Ints = int32_t __attribute__((vector_size(kLanes * 4)));
 
+// Of a constant; arithmetic takes a variable as it is (x * v), which GCC 12 compiles to much better code.
 DT_INLINE Floats Splat(float x) {
 #ifdef __x86_64__
   return Floats{x, x, x, x, x, x, x, x};
@@ -43,6 +45,14 @@ DT_INLINE Floats LoadFloats(const float* p) {
   std::memcpy(&v, p, sizeof(v));
   return v;
 }
+// The first n floats, n < kLanes, and zeros.
+DT_INLINE Floats LoadFirst(const float* p, int64_t n) {
+  Floats v = {};
+  std::memcpy(&v, p, static_cast<size_t>(n) * sizeof(float));
+  return v;
+}
+// What was loaded before stays in registers. (Else GCC makes the load a part of every instruction that uses it.)
+DT_INLINE void KeepLoaded() { std::atomic_signal_fence(std::memory_order_acq_rel); }
 DT_INLINE void StoreFloats(float* p, const Floats& v) { std::memcpy(p, &v, sizeof(v)); }
 // The larger of each pair; b where a is NaN.
 DT_INLINE Floats Max(const Floats& a, const Floats& b) { return a > b ? a : b; }
