@@ -254,6 +254,17 @@ std::vector<Dim> LastDims(size_t n) {
   return dims;
 }
 
+// v * (g / |v|), the norm over all dimensions but `dim`.
+void WeightNorm(Call& c) {
+  const ValueId v = c.Tensor("v"), g = c.Tensor("g");
+  const int64_t dim = c.Int("dim", 0);
+  std::vector<Dim> dims;
+  for (size_t i = 0; i < c.shape(v).rank(); ++i)
+    if (dim != static_cast<int64_t>(i)) dims.push_back(static_cast<int64_t>(i));
+  const ValueId square = c.Emit(OpId::kSum, {c.Emit(OpId::kMul, {v, v})}, {{"dim", dims}, {"keepdim", dim >= 0}});
+  c.Return(c.Emit(OpId::kMul, {v, c.Emit(OpId::kDiv, {g, c.Emit(OpId::kSqrt, {square})})}));
+}
+
 void LayerNorm(Call& c) {
   const ValueId x = c.Tensor("input");
   const size_t n = c.SymInts("normalized_shape").size();
@@ -355,6 +366,7 @@ constexpr Rule kRules[] = {
     {"aten.pad.default", Pad},
     {"aten.batch_norm.default", BatchNorm},
     {"aten._native_batch_norm_legit_no_training.default", BatchNorm},
+    {"aten._weight_norm.default", WeightNorm},
     {"aten.layer_norm.default", LayerNorm},
     {"aten.native_layer_norm.default", LayerNorm},
     {"aten.rms_norm.default", RmsNorm},

@@ -24,14 +24,46 @@ void SumOrMean(Call& c) {
   c.Return(Reduce(c, kOp, x, Dims(c, c.shape(x).rank()), c.Bool("keepdim", false)));
 }
 
-void Max(Call& c) {
-  const ValueId x = c.Tensor("self");
-  c.Return(Reduce(c, OpId::kAmax, x, Dims(c, c.shape(x).rank()), c.Bool("keepdim", false)));
+ValueId Extreme(Call& c, bool max, ValueId x, const Attr& dims, bool keepdim) {
+  if (max) return Reduce(c, OpId::kAmax, x, dims, keepdim);
+  return c.Emit(OpId::kNeg, {Reduce(c, OpId::kAmax, c.Emit(OpId::kNeg, {x}), dims, keepdim)});
 }
-void Min(Call& c) {
+template <bool kMax>
+void ExtremeOf(Call& c) {
   const ValueId x = c.Tensor("self");
-  const ValueId negative = Reduce(c, OpId::kAmax, c.Emit(OpId::kNeg, {x}), Dims(c, c.shape(x).rank()), c.Bool("keepdim", false));
-  c.Return(c.Emit(OpId::kNeg, {negative}));
+  c.Return(Extreme(c, kMax, x, Dims(c, c.shape(x).rank()), c.Bool("keepdim", false)));
+}
+
+// The first position along `axis` where x is its extreme, a NaN if there is one: the least of the positions of those.
+ValueId PositionOf(Call& c, bool max, ValueId x, size_t axis, bool keepdim) {
+  const Attr dims = Attr::Ints({static_cast<int64_t>(axis)});
+  ValueId hit = c.Emit(OpId::kEq, {x, Extreme(c, max, x, dims, true)});
+  if (IsFloat(c.type(x).dtype)) hit = c.Emit(OpId::kLogicalOr, {hit, c.Emit(OpId::kNe, {x, x})});
+  if (!c.ok()) return kNone;
+  std::vector<Dim> sizes(c.shape(x).rank() - axis, 1);
+  sizes[0] = c.shape(x)[axis];
+  const ValueId range = c.Emit(OpId::kArange, {}, {{"start", 0}, {"end", sizes[0]}, {"out_dtype", DType::kI64}});
+  const ValueId positions = c.Emit(OpId::kWhere, {hit, c.Reshape(range, sizes), c.ScalarTensor(sizes[0], DType::kI64)});
+  return Extreme(c, false, positions, dims, keepdim);
+}
+template <bool kMax>
+void ArgExtreme(Call& c) {
+  const ValueId x = c.Tensor("self");
+  const bool keepdim = c.Bool("keepdim", false);
+  const size_t rank = c.shape(x).rank();
+  if (c.Has("dim") && rank > 0) return c.Return(PositionOf(c, kMax, x, c.Axis(c.Int("dim"), rank), keepdim));
+  const ValueId position = PositionOf(c, kMax, c.Reshape(x, {c.shape(x).numel()}), 0, false);
+  c.Return(c.Reshape(position, std::vector<Dim>(keepdim ? rank : 0, 1)));
+}
+// Two results: the extremes over one dimension and their positions.
+template <bool kMax>
+void ExtremeWithPosition(Call& c) {
+  const ValueId x = c.Tensor("self");
+  const size_t rank = c.shape(x).rank(), axis = c.Axis(c.Int("dim"), rank);
+  if (c.ok() && rank == 0) return c.Fail(Unsupported("the largest element of a tensor of rank 0"));
+  const bool keepdim = c.Bool("keepdim", false);
+  c.Return(Extreme(c, kMax, x, Attr::Ints({static_cast<int64_t>(axis)}), keepdim));
+  c.Return(PositionOf(c, kMax, x, axis, keepdim));
 }
 
 // Over one dimension, or over all of the flattened tensor.
@@ -80,10 +112,14 @@ constexpr Rule kRules[] = {
     {"aten.sum.dim_IntList", SumOrMean<OpId::kSum>},
     {"aten.mean.default", SumOrMean<OpId::kMean>},
     {"aten.mean.dim", SumOrMean<OpId::kMean>},
-    {"aten.amax.default", Max},
-    {"aten.max.default", Max},
-    {"aten.amin.default", Min},
-    {"aten.min.default", Min},
+    {"aten.amax.default", ExtremeOf<true>},
+    {"aten.max.default", ExtremeOf<true>},
+    {"aten.max.dim", ExtremeWithPosition<true>},
+    {"aten.argmax.default", ArgExtreme<true>},
+    {"aten.amin.default", ExtremeOf<false>},
+    {"aten.min.default", ExtremeOf<false>},
+    {"aten.min.dim", ExtremeWithPosition<false>},
+    {"aten.argmin.default", ArgExtreme<false>},
     {"aten.any.default", AnyOf},
     {"aten.any.dim", AnyOf},
     {"aten.all.default", AllOf},

@@ -28,11 +28,10 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   const Dim s = query.shape[query.rank() - 2], t = b.type(operands[1]).shape[query.rank() - 2];
   if (query.dtype != DType::kF32) return Replacement();
   std::vector<ValueId> conditions;
-  ValueId row_shows_any = kNone;
-  if (operands[3] != kNone && b.type(operands[3]).dtype == DType::kBool) {
+  // Positions and is_causal show each row its first key.
+  const bool may_show_nothing = operands[3] != kNone && b.type(operands[3]).dtype == DType::kBool;
+  if (may_show_nothing) {
     conditions.push_back(operands[3]);
-    DT_ASSIGN_OR_RETURN(const ValueId any, b.Emit(OpId::kAny, {operands[3]}, {{"dim", Attr(-1)}, {"keepdim", true}}));
-    DT_ASSIGN_OR_RETURN(row_shows_any, b.Emit(OpId::kToDtype, {any}, {{"out_dtype", DType::kF32}}));
     operands[3] = kNone;
   }
   if (operands[4] != kNone) {
@@ -52,8 +51,10 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   const ValueId shown = operands[3] == kNone ? b.Splat(0, DType::kF32) : operands[3];
   DT_ASSIGN_OR_RETURN(operands[3], b.Emit(OpId::kWhere, {visible, shown, b.Splat(kMasked, DType::kF32)}));
   DT_ASSIGN_OR_RETURN(std::vector<ValueId> results, b.EmitWith(OpId::kAttention, std::move(operands), std::move(attrs)));
-  if (row_shows_any != kNone) {
-    DT_ASSIGN_OR_RETURN(results[0], b.Emit(OpId::kMul, {results[0], row_shows_any}));
+  if (may_show_nothing) {
+    DT_ASSIGN_OR_RETURN(const ValueId any, b.Emit(OpId::kAny, {visible}, {{"dim", Attr(-1)}, {"keepdim", true}}));
+    DT_ASSIGN_OR_RETURN(const ValueId shows, b.Emit(OpId::kToDtype, {any}, {{"out_dtype", DType::kF32}}));
+    DT_ASSIGN_OR_RETURN(results[0], b.Emit(OpId::kMul, {results[0], shows}));
   }
   return Replacement(std::move(results));
 }

@@ -42,8 +42,10 @@ constexpr Fixture kFixtures[] = {
     {"import/complex_numbers", 1, 0},
     {"import/dynamic_shapes", 2, 0},
     {"import/indexing", 1, 0},
+    {"import/flips", 1, 0},
     {"import/input_written", 1, 0},
     {"import/layers", 1, 0},
+    {"import/positions", 1, 0},
     {"import/products", 1, 0},
     {"import/promotion", 1, 0},
     {"import/reductions", 1, 0},
@@ -65,6 +67,7 @@ constexpr Fixture kFixtures[] = {
     {"import/state_returned.core", 2, 1},
     {"import/state_two_names", 2, 1},
     {"import/view_chain", 2, 1},
+    {"import/weight_norms", 1, 0},
     {"import/view_of_temporary", 1, 0},
     {"import/view_of_temporary.core", 1, 0},
 };
