@@ -103,8 +103,8 @@ class Partitioner {
       const Node& n = graph_.node(id);
       if (GetOp(n.op).traits & kStructural) continue;
       const Location* l = module_.location(n);
-      report.nodes.push_back({std::string(GetOp(n.op).name), kind_[id] == kCpu ? "cpu" : std::string(backends_[static_cast<size_t>(kind_[id])]->name), reason_[id],
-                              l ? l->source : "", l ? l->module_path : ""});
+      const std::string_view backend = kind_[id] == kCpu ? "cpu" : backends_[static_cast<size_t>(kind_[id])]->name;
+      report.nodes.push_back({std::string(GetOp(n.op).name), std::string(backend), reason_[id], l ? l->source : "", l ? l->module_path : ""});
     }
   }
 

@@ -221,8 +221,9 @@ TEST(Partition, RandomProgramsKeepTheirMeaningAndSharedInputs) {
       auto want = Interpret(before, *before.graphs[0], inputs, states);
       auto got = Interpret(after, *after.graphs[0], inputs, states_after);
       ASSERT_TRUE(want.ok() && got.ok()) << got.status().ToString();
-      for (size_t i = 0; i < want->size(); ++i) ASSERT_EQ(ToVector((*got)[i]), ToVector((*want)[i])) << "seed " << seed << "\n" << Print(before) << Print(after);
-      for (size_t i = 0; i < states.size(); ++i) ASSERT_EQ(ToVector(states_after[i]), ToVector(states[i])) << "seed " << seed << "\n" << Print(before) << Print(after);
+      const std::string what = StrCat("seed ", seed, "\n", Print(before), Print(after));
+      for (size_t i = 0; i < want->size(); ++i) ASSERT_EQ(ToVector((*got)[i]), ToVector((*want)[i])) << what;
+      for (size_t i = 0; i < states.size(); ++i) ASSERT_EQ(ToVector(states_after[i]), ToVector(states[i])) << what;
     }
 
     // Nodes of one backend with the same operands are never parted. With kMost first, that is all binary ones.

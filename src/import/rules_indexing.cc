@@ -89,6 +89,19 @@ void Scatter(Call& c, bool accumulate) {
   c.Return(c.Emit(OpId::kIndexPut, std::move(operands), {{"accumulate", accumulate}}));
 }
 
+void Flip(Call& c) {
+  ValueId v = c.Tensor("self");
+  for (int64_t dim : c.Ints("dims", {})) {
+    const size_t axis = c.Axis(dim, c.shape(v).rank());
+    if (!c.ok() || c.shape(v).empty()) return;
+    const Dim size = c.shape(v)[axis];
+    const ValueId range = c.Emit(OpId::kArange, {}, {{"start", 0}, {"end", size}, {"out_dtype", DType::kI64}});
+    const ValueId index = c.Emit(OpId::kSub, {c.ScalarTensor(size - Dim(1), DType::kI64), range});
+    v = c.Emit(OpId::kIndexSelect, {v, index}, {{"dim", static_cast<int64_t>(axis)}});
+  }
+  c.Return(v);
+}
+
 constexpr Rule kRules[] = {
     {"aten.index_copy.default", IndexCopy},
     {"aten.index_add.default", IndexAdd},
@@ -97,6 +110,7 @@ constexpr Rule kRules[] = {
     {"aten.index_put.default", IndexPut},
     {"aten._unsafe_index_put.default", IndexPut},
     {"aten.select_scatter.default", SelectScatter},
+    {"aten.flip.default", Flip},
     {"aten.gather.default", Gather},
     {"aten.scatter.src", [](Call& c) { Scatter(c, false); }},
     {"aten.scatter.value", [](Call& c) { Scatter(c, false); }},

@@ -304,19 +304,6 @@ void Repeat(Call& c) {
   c.Return(c.Reshape(c.Emit(OpId::kExpand, {c.Reshape(self, std::move(from))}, {{"size", std::move(wide)}}), std::move(to)));
 }
 
-void Flip(Call& c) {
-  ValueId v = c.Tensor("self");
-  for (int64_t dim : c.Ints("dims", {})) {
-    const size_t axis = c.Axis(dim, c.shape(v).rank());
-    if (!c.ok() || c.shape(v).empty()) return;
-    const Dim size = c.shape(v)[axis];
-    const ValueId range = c.Emit(OpId::kArange, {}, {{"start", 0}, {"end", size}, {"out_dtype", DType::kI64}});
-    const ValueId index = c.Emit(OpId::kSub, {c.ScalarTensor(size - Dim(1), DType::kI64), range});
-    v = c.Emit(OpId::kIndexSelect, {v, index}, {{"dim", static_cast<int64_t>(axis)}});
-  }
-  c.Return(v);
-}
-
 void Stack(Call& c) {
   std::vector<ValueId> tensors = c.Tensors("tensors");
   if (!c.ok() || tensors.empty()) return c.Fail(InvalidArgument("stack of no tensors"));
@@ -389,7 +376,6 @@ constexpr Rule kRules[] = {
     {"aten.imag.default", [](Call& c) { Part(c, 1); }},
     {"aten.repeat_interleave.self_int", RepeatInterleave},
     {"aten.repeat.default", Repeat},
-    {"aten.flip.default", Flip},
     {"aten.stack.default", Stack},
     {"aten.cat.default", Cat},
 };

@@ -30,7 +30,8 @@ bool IsLowerTriangle(const Constant& c) {
 
 // 0, 1, 2... along the last dim, every other dim 1: a constant, or an arange too long to be folded.
 bool IsIota(const Module& module, const Graph& g, ValueId v) {
-  if (const Node* view = g.producer_if(v, OpId::kView); view && g.type(v).rank() > 0 && g.type(v).shape.numel() == g.type(v).shape.back()) v = view->operands[0];
+  const Node* view = g.producer_if(v, OpId::kView);
+  if (view && g.type(v).rank() > 0 && g.type(v).shape.numel() == g.type(v).shape.back()) v = view->operands[0];
   if (const Node* range = g.producer_if(v, OpId::kArange))
     return g.type(v).dtype == DType::kI64 && IsNumber(GetAttr(*range, "start"), 0) && IsNumber(GetAttr(*range, "step"), 1);
   const Constant* constant = GetConstant(module, g, v);

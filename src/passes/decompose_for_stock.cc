@@ -143,7 +143,8 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
     case OpId::kAttention: {
       const Attr scale = GetAttr(c.graph.node(id), "scale");
       const Shape q = b.type(o[0]).shape;
-      if (q.rank() != 4 || o[4] != kNone || GetAttr(c.graph.node(id), "is_causal").Bool() || (o[3] != kNone && b.type(o[3]).dtype == DType::kBool)) return Replacement();
+      if (q.rank() != 4 || o[4] != kNone || GetAttr(c.graph.node(id), "is_causal").Bool()) return Replacement();
+      if (o[3] != kNone && b.type(o[3]).dtype == DType::kBool) return Replacement();
       v = Attention(b, o, scale.is_none() ? 1 / std::sqrt(static_cast<double>(q.back().value())) : scale.Number());
       break;
     }

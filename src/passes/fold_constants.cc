@@ -14,7 +14,8 @@ constexpr int64_t kMaxFoldedBytes = int64_t{1} << 16;
 
 std::string UniqueName(const Module& module, const std::string& base) {
   std::string name = base;
-  for (int i = 1; std::any_of(module.constants.begin(), module.constants.end(), [&](const Constant& c) { return c.name == name; }); ++i) name = StrCat(base, ".", i);
+  const auto taken = [&](const Constant& c) { return c.name == name; };
+  for (int i = 1; std::any_of(module.constants.begin(), module.constants.end(), taken); ++i) name = StrCat(base, ".", i);
   return name;
 }
 
@@ -24,7 +25,8 @@ std::optional<Constant> Restride(const Node& n, const Constant& c, const TensorT
   r.type = to;
   if (n.op == OpId::kPermute) {
     const std::vector<Dim>& dims = GetAttr(n, "dims").Dims();
-    for (size_t i = 0; i < dims.size(); ++i) r.strides[i] = c.strides[static_cast<size_t>(dims[i].value() < 0 ? dims[i].value() + static_cast<int64_t>(dims.size()) : dims[i].value())];
+    const int64_t rank = static_cast<int64_t>(dims.size());
+    for (size_t i = 0; i < dims.size(); ++i) r.strides[i] = c.strides[static_cast<size_t>(dims[i].value() < 0 ? dims[i].value() + rank : dims[i].value())];
     return r;
   }
   if (n.op == OpId::kExpand) {

@@ -18,7 +18,8 @@ ValueId Transposed(RewriteContext& c, const Constant& w) {
   // A weight transposed back is the original: use that one, so that it stays one.
   for (uint32_t i = 0; i < c.module.constants.size(); ++i) {
     const Constant& k = c.module.constants[i];
-    if (k.storage.data() == t.storage.data() && k.offset == t.offset && k.strides == t.strides && k.type == t.type && k.stored == t.stored) return c.builder.Const(i);
+    if (k.storage.data() != t.storage.data() || k.offset != t.offset || k.strides != t.strides) continue;
+    if (k.data_known && t.data_known && k.type == t.type && k.stored == t.stored) return c.builder.Const(i);
   }
   c.module.constants.push_back(std::move(t));
   return c.builder.Const(static_cast<uint32_t>(c.module.constants.size() - 1));

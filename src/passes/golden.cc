@@ -43,7 +43,8 @@ Result<GoldenResult> RunGolden(const std::string& text, const std::string& file_
     const std::string got = output.ok() ? *output : StrCat("// error: ", output.status().message(), "\n");
     if (got != expected) {
       const auto first_line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(pos), '\n');
-      result.differences.Also(InvalidArgument("'", file_name, "' case ", result.cases, " (line ", first_line, ") differs; got:\n", got, "expected:\n", expected));
+      const std::string where = StrCat("'", file_name, "' case ", result.cases, " (line ", first_line, ")");
+      result.differences.Also(InvalidArgument(where, " differs; got:\n", got, "expected:\n", expected));
     }
     result.blessed += input + std::string(kExpectLine) + got;
     if (end >= text.size()) break;

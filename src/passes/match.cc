@@ -102,14 +102,4 @@ bool SwapsLastTwo(const Node& n) {
   return true;
 }
 
-ValueId SkipViews(const Graph& graph, ValueId v) {
-  while (const Node* n = graph.producer_if(v, OpId::kView)) {
-    const Shape& from = graph.type(n->operands[0]).shape;
-    const Shape& to = graph.type(v).shape;
-    if (from.empty() || to.empty() || from.back() != to.back()) break;
-    v = n->operands[0];
-  }
-  return v;
-}
-
 }  // namespace dovetail

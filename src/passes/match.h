@@ -27,7 +27,5 @@ std::pair<ValueId, ValueId> MatchBinary(const Graph& graph, ValueId v, OpId op);
 ValueId MatchUnary(const Graph& graph, ValueId v, OpId op);
 // Whether `n` (a permute) swaps the last two dims and keeps the others.
 bool SwapsLastTwo(const Node& n);
-// Looks through views that keep the last dim: the first value with another shape than these.
-ValueId SkipViews(const Graph& graph, ValueId v);
 
 }  // namespace dovetail

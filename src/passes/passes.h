@@ -1,4 +1,4 @@
-// The passes: free functions over a Module, in the order of the table in passes.cc. Each is a file with its golden cases (x.cc, x.ir).
+// The passes: free functions over a Module, in the order of the table in passes.cc. Each is a file x.cc with its golden cases tests/passes/x.ir.
 #pragma once
 
 #include <functional>

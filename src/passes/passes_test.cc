@@ -32,7 +32,8 @@ TEST_P(GoldenFile, GivesWhatIsExpected) {
   EXPECT_EQ(result->blessed == text, result->differences.ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Passes, GoldenFile, ::testing::ValuesIn(GoldenFiles()), [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });
+INSTANTIATE_TEST_SUITE_P(Passes, GoldenFile, ::testing::ValuesIn(GoldenFiles()),
+                         [](const auto& info) { return std::filesystem::path(info.param).stem().string(); });
 
 TEST(Golden, EveryPassHasAFile) {
   std::set<std::string> stems;

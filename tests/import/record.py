@@ -83,7 +83,7 @@ def record(case):
             before = copy.deepcopy(args)
             reference |= tensors("out", i, model(*args))
             for key, t in tensors("mut", i, args).items():
-                if not torch.equal(t, pytree.tree_leaves(before)[int(key.split(".")[2])]):
+                if not torch.allclose(t, pytree.tree_leaves(before)[int(key.split(".")[2])], rtol=0, atol=0, equal_nan=True):
                     reference[key] = t
     save_file(reference, OUT / f"{case.name}.ref.safetensors")
 

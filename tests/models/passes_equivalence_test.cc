@@ -207,7 +207,8 @@ TEST_P(LlamaPasses, FusedOperatorsAreThere) {
   EXPECT_EQ(counts["linear"], 7 * layers + 1);
   EXPECT_EQ(counts["index_put"], 2 * layers);
   // Nothing is left of what was fused, nor of the mask and the repeated heads.
-  for (const char* op : {"matmul", "bmm", "softmax", "silu", "sigmoid", "rsqrt", "pow", "mean", "neg", "where", "le", "ge", "eq", "any", "logical_not", "expand"})
+  for (const char* op : {"matmul", "bmm", "softmax", "silu", "sigmoid", "rsqrt", "pow", "mean", "neg", "where", "le", "ge", "eq", "any",
+                         "logical_not", "expand"})
     EXPECT_EQ(counts[op], 0u) << op;
   const Graph& g = *module_.graphs[0];
   for (NodeId id : g.order) {
