@@ -10,7 +10,6 @@
 
 namespace dovetail {
 
-
 // A weight that the payload refers to by key, stored once in the program however many delegates use it.
 struct SharedData {
   std::string key;
@@ -32,6 +31,8 @@ struct Backend {
   bool (*worthwhile)(const Module& module, const Graph& graph, std::span<const NodeId> nodes);
   // The payload of a region whose nodes were all taken by `check`. May rewrite the region's own body first.
   Result<LoweredRegion> (*lower)(const Module& module, const Region& region);
+  // Whether there is a lowering of the operator at all, for the table that `dovetail ops` prints.
+  bool (*lowers)(OpId op) = nullptr;
 };
 
 }  // namespace dovetail

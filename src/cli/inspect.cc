@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cli/cli.h"
+#include "cli/weights_of.h"
 #include "dovetail/program.h"
 #include "import/import.h"
 #include "ir/text.h"
@@ -46,6 +47,7 @@ Json InspectProgram(const Program& program) {
     for (const DelegateInfo& d : m.delegates) j["delegates"].push_back({{"id", d.id}, {"bytes", d.bytes}, {"calls", d.calls}});
   }
   for (const StateInfo& s : program.states()) j["states"].push_back({{"name", s.name}, {"dtype", Name(s.dtype)}, {"shape", s.sizes}, {"bytes", s.bytes}});
+  for (const auto& [dtype, total] : WeightsOf(program.view())) j["weights"].push_back({{"dtype", dtype}, {"count", total.count}, {"bytes", total.bytes}});
   return j;
 }
 

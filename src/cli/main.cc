@@ -14,6 +14,17 @@ int main(int argc, char** argv) {
   cli::AddExplain(context);
   cli::AddOps(context);
   cli::AddOpt(context);
+  app.set_version_flag("--version", "dovetail " DOVETAIL_VERSION);
+  std::string verbs;
+  bool known = false;
+  for (const CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) {
+    verbs += (verbs.empty() ? "" : ", ") + verb->get_name();
+    known |= argc > 1 && verb->get_name() == argv[1];
+  }
+  if (argc > 1 && argv[1][0] != '-' && !known) {
+    std::fprintf(stderr, "error: there is no verb '%s'; the verbs are %s\n", argv[1], verbs.c_str());
+    return cli::kWrongUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

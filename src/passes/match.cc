@@ -42,10 +42,7 @@ std::optional<double> SplatOfConstant(const Constant& c) {
 
 }  // namespace
 
-bool IsNumber(const Attr& a, double v) {
-  const bool symbolic = a.is<Dim>() && !a.get<Dim>()->is_constant();
-  return !symbolic && a.Number(std::nan("")) == v;
-}
+bool IsNumber(const Attr& a, double v) { return a.Number(std::nan("")) == v; }
 
 std::optional<double> SplatValue(const Module& module, const Graph& graph, ValueId v) {
   const Node* n = v == kNone ? nullptr : graph.producer(v);
