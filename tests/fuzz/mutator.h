@@ -24,7 +24,7 @@ class Mutator {
     Bytes input = corpus_.empty() ? Bytes{} : corpus_[Below(corpus_.size())];
     // Mostly few changes: an input with many is refused at its first field.
     const size_t changes = size_t{1} << Below(5);
-    if (Below(4) == 0 || !ChangeInside(input, changes))
+    if (Below(8) == 0 || !ChangeInside(input, changes))
       for (size_t i = 0; i < changes; ++i) Change(input);
     if (input.size() > kMaxInput && (corpus_.empty() || Below(2) == 0)) input.resize(kMaxInput);
     return input;
@@ -57,15 +57,22 @@ class Mutator {
   }
 
   void ChangeText(Bytes& text, size_t changes) {
-    for (size_t i = 0; i < changes; ++i) Below(8) == 0 ? Change(text) : MutateJson(text, random_);
+    const bool any_bytes = Below(8) == 0;  // mostly no JSON any more then
+    for (size_t i = 0; i < changes; ++i) any_bytes ? Change(text) : MutateJson(text, random_);
   }
 
   void ChangeMembers(std::vector<ZipMember>& members, size_t changes) {
+    // The one of two texts that is larger, which is a model rather than a list of its tensors.
     std::vector<size_t> texts;
     for (size_t i = 0; i < members.size(); ++i)
       if (!members[i].data.empty() && members[i].data[0] == '{') texts.push_back(i);
     const bool text = !texts.empty() && Below(8) != 0;
-    ZipMember& m = members[text ? texts[Below(texts.size())] : Below(members.size())];
+    size_t chosen = Below(members.size());
+    if (text) {
+      const size_t a = texts[Below(texts.size())], b = texts[Below(texts.size())];
+      chosen = members[a].data.size() > members[b].data.size() ? a : b;
+    }
+    ZipMember& m = members[chosen];
     if (text) return ChangeText(m.data, changes);
     switch (Below(8)) {
       case 0: std::swap(m.data, members[Below(members.size())].data); break;
