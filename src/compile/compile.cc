@@ -6,6 +6,7 @@
 #include "compile/emit.h"
 #include "compile/lower_states.h"
 #include "compile/memory_sampler.h"
+#include "compile/merge_methods.h"
 #include "import/import.h"
 #include "ir/verifier.h"
 #include "passes/passes.h"
@@ -65,8 +66,11 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
 }  // namespace
 
 Result<Module> ImportAndOptimize(const std::string& input, const CompileOptions& options) {
-  if (!options.methods.empty()) return Unsupported("several methods in one program (--method) cannot be compiled by this version; compile each .pt2 on its own");
   DT_ASSIGN_OR_RETURN(Module module, ImportPt2(input));
+  for (const auto& [name, path] : options.methods) {
+    DT_ASSIGN_OR_RETURN(Module method, ImportPt2(path, name));
+    DT_RETURN_IF_ERROR(MergeMethods(module, std::move(method)));
+  }
   DT_RETURN_IF_ERROR(Verify(module));
   for (const Pass& pass : CorePasses())
     if (Status s = RunPass(pass, module); !s.ok()) return std::move(s).While(StrCat("compiling '", input, "'"));

@@ -1,0 +1,224 @@
+"""The command line: exit codes, JSON keys, messages, and that a failed command leaves nothing behind."""
+
+import json
+import pickle
+import shutil
+import subprocess
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+from conftest import ROOT
+
+FIXTURES = ROOT / "tests" / "fixtures"
+
+
+@pytest.fixture
+def cli(dovetail):
+    def call(*arguments, code=0):
+        done = subprocess.run([dovetail, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        return done
+
+    return call
+
+
+def refused(cli, tmp_path, source, *parts, flags=()):
+    """Compiling fails with a message that has all parts, prints nothing on stdout and leaves no file."""
+    target = tmp_path / "out" / "model.pte"
+    target.parent.mkdir(exist_ok=True)
+    done = cli("compile", source, "-o", target, *flags, code=1)
+    assert done.stdout == "" and done.stderr.startswith("error: ")
+    for part in (str(source), *parts):
+        assert part in done.stderr, done.stderr
+    assert list(target.parent.iterdir()) == []
+    return done.stderr
+
+
+def test_not_a_pt2(cli, tmp_path):
+    text = tmp_path / "text.pt2"
+    text.write_text("hello")
+    refused(cli, tmp_path, text, "torch.export.save")
+    empty = tmp_path / "empty.pt2"
+    empty.write_bytes(b"")
+    refused(cli, tmp_path, empty)
+    refused(cli, tmp_path, tmp_path / "missing.pt2", "No such file")
+    refused(cli, tmp_path, tmp_path)
+
+
+def test_truncated_pt2(cli, tmp_path):
+    whole = (FIXTURES / "digits_cnn_trained.pt2").read_bytes()
+    for share in (0.1, 0.5, 0.9, 0.999):
+        cut = tmp_path / "cut.pt2"
+        cut.write_bytes(whole[: int(len(whole) * share)])
+        refused(cli, tmp_path, cut, "truncated")
+
+
+def test_pickled_weights_only(cli, tmp_path):
+    weights = tmp_path / "weights.pt2"
+    torch.save({"w": torch.ones(2)}, weights)
+    refused(cli, tmp_path, weights, "torch.export")
+    raw = tmp_path / "raw.pt2"
+    raw.write_bytes(pickle.dumps({"w": 1}))
+    refused(cli, tmp_path, raw, "torch.export")
+
+
+def test_another_zip(cli, tmp_path):
+    other = tmp_path / "other.pt2"
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    refused(cli, tmp_path, other)
+
+
+def test_unsupported_operators_are_listed_at_once(cli, tmp_path):
+    error = refused(cli, tmp_path, "tests/fixtures/import/refused_operators.pt2", "from tests/import/cases.py:")
+    for operator in ("aten.linalg_svdvals.default", "aten.fft_rfft.default", "aten.cholesky.default"):
+        assert operator in error
+    assert error.count("is not supported") == 4
+
+
+@pytest.mark.parametrize("name, part", [("refused_training", "eval()"), ("refused_size", "cases.py"), ("refused_overlap", "cases.py")])
+def test_refused_exports(cli, tmp_path, name, part):
+    refused(cli, tmp_path, f"tests/fixtures/import/{name}.pt2", part)
+
+
+def test_flags_that_this_version_lacks(cli, tmp_path):
+    model = "tests/fixtures/sig_constants.pt2"
+    for flags in (("--quantize", "int8-dynamic"), ("--state", "int8")):
+        done = cli("compile", model, "-o", tmp_path / "a.pte", *flags, code=1)
+        assert flags[0] in done.stderr and not (tmp_path / "a.pte").exists()
+    assert "there are xnnpack and cpu" in cli("compile", model, "-o", tmp_path / "a.pte", "--backend", "gpu", code=1).stderr
+
+
+def test_wrong_usage(cli):
+    assert "the verbs are compile, run" in cli("comple", code=2).stderr
+    for arguments in ((), ("compile",), ("compile", "a.pt2"), ("compile", "a.pt2", "-o", "b", "--nonsense"), ("run", "a.pte"), ("generate",),
+                      ("compile", "a.pt2", "-o", "b", "--runtime", "other"), ("generate", "a.pte", "--tokenizer", "b", "--max-tokens", "many")):
+        done = cli(*arguments, code=2)
+        assert done.stdout == "" and done.stderr
+    for verb in ("compile", "run", "generate", "inspect", "explain", "ops", "opt"):
+        assert "--json" in cli(verb, "--help").stdout
+
+
+def test_compile_json(cli, tmp_path):
+    report = json.loads(cli("compile", "tests/fixtures/llama_tiny_index_put.pt2", "-o", tmp_path / "a.pte", "--json").stdout)
+    assert report["linears"] == {"total": 15, "delegated": 15, "quantized": 0}
+    assert report["delegate_calls"] <= 4 and report["macs_delegated"] == report["macs_total"] > 0
+    assert len(report["states"]) == 4 and set(report["states"][0]) == {"name", "dtype", "shape", "bytes"}
+    for key in ("seconds", "peak_anonymous_bytes", "output_bytes", "planned_bytes", "left_in_float"):
+        assert key in report
+    assert report["output_bytes"] == (tmp_path / "a.pte").stat().st_size
+
+
+def test_an_output_that_exists_is_replaced_or_kept_whole(cli, tmp_path):
+    target = tmp_path / "a.pte"
+    target.write_text("before")
+    cli("compile", "tests/fixtures/import/refused_operators.pt2", "-o", target, code=1)
+    assert target.read_text() == "before"
+    cli("compile", "tests/fixtures/sig_constants.pt2", "-o", target)
+    assert target.read_bytes()[4:8] == b"ET12"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.pte"]
+
+
+@pytest.fixture
+def llama(cli, tmp_path):
+    cli("compile", "tests/fixtures/llama_tiny_index_put.pt2", "-o", tmp_path / "llama.pte")
+    return tmp_path / "llama.pte"
+
+
+def calls_of(name, folder, form):
+    reference = load_file(FIXTURES / f"{name}.ref.safetensors")
+    files = []
+    for step in range(3):
+        arrays = {f"input_{leaf}": reference[f"in.{step}.{leaf}"] for leaf in range(2)}
+        files.append(folder / f"call{step}.{form}")
+        np.savez(files[-1], **arrays) if form == "npz" else save_file(arrays, files[-1])
+    return reference, files
+
+
+@pytest.mark.parametrize("form", ["npz", "safetensors"])
+def test_run_carries_states_over_and_dumps_them(cli, llama, tmp_path, form):
+    reference, files = calls_of("llama_tiny_index_put", tmp_path, form)
+    report = json.loads(cli("run", llama, *files, "-o", tmp_path / "out", "--dump-states", "--json").stdout)
+    assert len(report["calls"]) == 3 and report["calls"][0]["seconds"] > 0 and report["load_seconds"] > 0
+    for step, file in enumerate(files):
+        got = np.load((tmp_path / "out" / file.name).with_suffix(".npz"))
+        want = reference[f"out.{step}.0"]
+        np.testing.assert_allclose(got["output_0"], want, rtol=0, atol=1e-4 * np.ptp(want))
+        states = [k for k in got.files if k.startswith("state.")]
+        assert len(states) == 4 and all(np.any(got[k]) for k in states)
+
+
+def test_run_takes_inputs_by_name(cli, llama, tmp_path):
+    inputs = json.loads(cli("inspect", llama, "--json").stdout)["inputs"]
+    arrays = {inputs[0]["name"]: np.array([[1, 2]]), inputs[1]["name"]: np.array([0, 1])}
+    np.savez(tmp_path / "named.npz", **arrays)
+    cli("run", llama, tmp_path / "named.npz", "-o", tmp_path / "out")
+
+
+@pytest.mark.parametrize("arrays, parts", [
+    ({"input_0": np.array([[1, 2]])}, ["has no array", "input_1"]),
+    ({"input_0": np.array([1, 2]), "input_1": np.array([0, 1])}, ["has rank 1, not 2"]),
+    ({"input_0": np.array([[1, 2]], np.int32), "input_1": np.array([0, 1])}, ["is i32, not i64"]),
+    ({"input_0": np.array([[1, 2]]), "input_1": np.array([0, 1, 2])}, ["has size 3", "which is 2"]),
+    ({"input_0": np.zeros((1, 500), np.int64), "input_1": np.arange(500)}, ["has size 500"]),
+    ({"input_0": np.array([[1, 2]]), "input_1": np.array([0, 5000])}, ["aten::index", "5000", "from "]),
+    ({"input_0": np.array([[1, 99999]]), "input_1": np.array([0, 1])}, ["embedding", "99999"]),
+])
+def test_wrong_inputs_are_named(cli, llama, tmp_path, arrays, parts):
+    np.savez(tmp_path / "call.npz", **arrays)
+    done = cli("run", llama, tmp_path / "call.npz", "-o", tmp_path / "out", code=1)
+    for part in parts:
+        assert part in done.stderr, done.stderr
+    assert not (tmp_path / "out" / "call.npz").exists()
+
+
+def test_damaged_programs_are_refused(cli, llama, tmp_path):
+    whole = llama.read_bytes()
+    np.savez(tmp_path / "call.npz", input_0=np.array([[1]]), input_1=np.array([0]))
+    for damaged in (b"", whole[:100], whole[: len(whole) // 2], b"\0" * 64 + whole[64:]):
+        (tmp_path / "bad.pte").write_bytes(damaged)
+        assert "bad.pte" in cli("run", tmp_path / "bad.pte", tmp_path / "call.npz", "-o", tmp_path / "out", code=1).stderr
+        assert "bad.pte" in cli("inspect", tmp_path / "bad.pte", code=1).stderr
+
+
+def test_inspect(cli, llama):
+    for file in (llama, "tests/fixtures/llama_tiny_index_put.pt2"):
+        report = json.loads(cli("inspect", file, "--json").stdout)
+        assert set(report) >= {"inputs", "outputs", "states", "methods", "operators", "delegates", "weights"}
+        assert [len(report["inputs"]), len(report["outputs"]), len(report["states"])] == [2, 1, 4]
+        assert sum(w["bytes"] for w in report["weights"]) > 100_000
+    text = cli("inspect", "tests/fixtures/llama_tiny_index_put.pt2", "--graph").stdout
+    assert text.startswith("module {") and "state.read @" in text and "state.write @" in text
+
+
+def test_explain(cli):
+    report = json.loads(cli("explain", "tests/fixtures/llama_tiny_index_put.pt2", "--json").stdout)
+    assert set(report) >= {"delegate_calls", "graph_breaks", "nodes"}
+    assert set(report["nodes"][0]) >= {"op", "backend", "reason", "location"}
+    assert all(n["reason"] for n in report["nodes"] if n["backend"] == "cpu")
+
+
+def test_several_methods_share_states_and_weights(cli, tmp_path):
+    target = tmp_path / "both.pte"
+    single = json.loads(cli("compile", "tests/fixtures/llama_tiny_index_put.pt2", "-o", target, "--json").stdout)["output_bytes"]
+    both = json.loads(cli("compile", "tests/fixtures/llama_tiny_index_put.pt2", "-o", target, "--method", "decode=tests/fixtures/llama_tiny_decode_static.pt2", "--json").stdout)
+    assert both["output_bytes"] < 1.3 * single and len(both["states"]) == 4
+    report = json.loads(cli("inspect", target, "--json").stdout)
+    assert [m["name"] for m in report["methods"]] == ["forward", "decode"]
+    clash = cli("compile", "tests/fixtures/llama_tiny_index_put.pt2", "-o", target, "--method", "forward=tests/fixtures/llama_tiny_decode_static.pt2", code=1)
+    assert "two methods are named 'forward'" in clash.stderr
+    unrelated = cli("compile", "tests/fixtures/llama_tiny_index_put.pt2", "-o", target, "--method", "other=tests/fixtures/hf_llama_staticcache.pt2", "--json")
+    assert len(json.loads(unrelated.stdout)["states"]) == 10
+
+
+def test_goldens_run_from_the_command_line(cli, tmp_path):
+    for file in sorted((ROOT / "tests" / "passes").glob("*.ir")):
+        cli("opt", "--test", file)
+    broken = tmp_path / "broken.ir"
+    shutil.copy(ROOT / "tests" / "passes" / "fuse_silu.ir", broken)
+    broken.write_text(broken.read_text().replace("silu", "gelu", 1) + "\nnonsense")
+    assert "broken.ir" in cli("opt", "--test", broken, code=1).stderr
