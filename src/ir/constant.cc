@@ -72,7 +72,10 @@ Result<Constant> MakeConstant(std::string name, TensorType type, DType stored, s
     if (d < 0) return InvalidArgument("constant '", name, "' has a negative size");
     numel *= d;
     if (numel > (static_cast<__int128>(1) << 48)) return InvalidArgument("constant '", name, "' is too large");
-    if (d == 0) continue;
+    if (d <= 1) {  // nothing steps along it: a stride of any size, which a file may say, must not be computed with
+      strides[i] = 0;
+      continue;
+    }
     const __int128 reach = static_cast<__int128>(strides[i]) * (d - 1);
     (reach < 0 ? low : high) += reach;
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <pthreadpool.h>
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <random>
@@ -84,13 +85,16 @@ inline Status RunKernel(const OpSample& s, KernelFn kernel, ScratchFn scratch, s
   if (in_place) out[0] = in[0];
   KernelContext c{in, s.attrs, out, pool, {}};
   const size_t bytes = scratch ? scratch(c) : 0;
-  std::vector<float> memory(bytes / sizeof(float) + 16, kNan);
+  constexpr size_t kGuard = 64;
+  std::vector<float> memory(bytes / sizeof(float) + 16 + kGuard, kNan);
   const size_t skipped = (64 - std::bit_cast<uintptr_t>(memory.data()) % 64) % 64 / sizeof(float);
   c.scratch = {reinterpret_cast<std::byte*>(memory.data() + skipped), bytes};
   if (Status status = kernel(c); !status.ok()) {
     results->clear();
     return status;
   }
+  const float* end = memory.data() + skipped + bytes / sizeof(float);
+  EXPECT_TRUE(std::all_of(end, end + kGuard, [](float x) { return std::isnan(x); })) << "the kernel wrote past its scratch memory";
   if (in_place) (*results)[0].bytes = inputs[0].bytes;
   return OkStatus();
 }
