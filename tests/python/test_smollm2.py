@@ -37,8 +37,7 @@ def run_calls(dovetail, program, calls, folder):
     return [np.load(outputs / f.name)["output_0"][0, -1] for f in files]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("case", range(3))
+@pytest.mark.parametrize("form, case", [("smollm2", 0), ("smollm2", 1), ("smollm2", 2), ("smollm2_all_logits", 1), ("smollm2_hf", 2)])
 def test_greedy_tokens_and_logits(dovetail, compiled, greedy, tmp_path, form, case):
     case = greedy[case]
     # Each token that PyTorch chose is fed, so that one wrong choice does not hide later ones.
