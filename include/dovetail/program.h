@@ -87,8 +87,10 @@ struct InstanceOptions {
   std::span<const DelegateEntry> delegates = {};
   // Receives the times of every instruction (runtime/profiler.h). Must outlive the instance.
   Profiler* profiler = nullptr;
-  // Loading fails rather than take more bytes for states and planned memory. What delegates take is not counted.
+  // Loading and running fail rather than take more bytes for states, tensors and scratch. What delegates take is not counted.
   size_t memory_limit = SIZE_MAX;
+  // Execute fails rather than run more instructions. The loops of a program may never end: for programs of unknown origin.
+  size_t instruction_limit = SIZE_MAX;
   // True: inputs are read in place where the method neither plans memory for them nor writes them. The caller then keeps
   // 16 bytes readable past each one. False: every input is copied.
   bool borrow_inputs = false;

@@ -31,6 +31,10 @@ struct Backend {
   bool (*worthwhile)(const Module& module, const Graph& graph, std::span<const NodeId> nodes);
   // The payload of a region whose nodes were all taken by `check`. May rewrite the region's own body first.
   Result<LoweredRegion> (*lower)(const Module& module, const Region& region);
+  // Whether a region of this backend can update operand 0 of `update` (an index_put on a state that the result is written back to) in the
+  // state's own memory: the region's result then aliases that operand, and `lower` sees it in Region::aliases. Null: never. A result that turns
+  // out not to be what the state becomes loses its alias again.
+  bool (*updates_in_place)(const Module& module, const Graph& graph, const Node& update) = nullptr;
   // Whether there is a lowering of the operator at all, for the table that `dovetail ops` prints.
   bool (*lowers)(OpId op) = nullptr;
 };

@@ -2,7 +2,8 @@
 // node that made the value in place, or a copy at that point.
 //
 // An update index_put(read, ...) that is written back becomes index_put_ when nobody reads the old contents after it. Where somebody
-// does, the old contents are copied (clone) right after the read. A delegate's aliased result is treated the same way.
+// does, the old contents are copied (clone) right after the read. A delegate's aliased result is treated the same way, but where it cannot be
+// in place it loses its alias.
 #include "compile/lower_states.h"
 
 #include <algorithm>
@@ -92,9 +93,9 @@ class StateLowering {
         break;
       }
     }
-    // A delegate that updates its operand in place although the result is not what the state becomes.
+    // A delegate would update its operand in place although the result is not what the state becomes.
     for (NodeId id : graph_.order) {
-      const Node& n = graph_.node(id);
+      Node& n = graph_.node(id);
       if (n.op != OpId::kDelegate) continue;
       for (size_t result = 0; result < n.results.size(); ++result) {
         const int operand = n.region->aliases[result];
@@ -104,7 +105,7 @@ class StateLowering {
         if (!read || read->ref != s) continue;
         bool done = false;
         for (const auto& [write, at] : written_at_) done |= graph_.node(write).operands[0] == n.results[result];
-        if (!done) clones.emplace_back(graph_.value(v).producer, v);
+        if (!done) n.region->aliases[result] = -1;
       }
     }
   }

@@ -133,6 +133,17 @@ class Partitioner {
     return OkStatus();
   }
 
+  // Which operand of its region the result `v` may update in place: a state that v is written back to. -1: none.
+  int AliasOf(ValueId v, const std::vector<ValueId>& operands, const Backend& backend) const {
+    const Node* update = graph_.producer(v);
+    if (!backend.updates_in_place || update->op != OpId::kIndexPut) return -1;
+    const Node* read = graph_.producer_if(update->operands[0], OpId::kStateRead);
+    const auto writes_back = [&](NodeId user) { return graph_.node(user).op == OpId::kStateWrite && graph_.node(user).ref == read->ref; };
+    if (!read || std::none_of(users_[v].begin(), users_[v].end(), writes_back) || !backend.updates_in_place(module_, graph_, *update)) return -1;
+    const auto operand = std::find(operands.begin(), operands.end(), update->operands[0]);
+    return operand == operands.end() ? -1 : static_cast<int>(operand - operands.begin());
+  }
+
   NodeId MakeRegion(const std::vector<NodeId>& nodes, const Backend& backend) {
     const std::unordered_set<NodeId> inside(nodes.begin(), nodes.end());
     auto region = std::make_unique<Region>();
@@ -178,7 +189,7 @@ class Partitioner {
     graph_.node(delegate).operands = operands;
     for (ValueId v : results) {
       body.outputs.push_back(local[v]);
-      region->aliases.push_back(-1);
+      region->aliases.push_back(AliasOf(v, operands, backend));
       const std::string name = graph_.value(v).name;
       const TensorType type = graph_.type(v);
       renamed_.emplace_back(v, graph_.AddResult(delegate, type, name));

@@ -9,6 +9,7 @@ namespace {
 
 std::vector<int64_t> RowMajorStrides(const Shape& shape) {
   std::vector<int64_t> strides(shape.rank());
+  if (shape.numel() == Dim(0)) return strides;  // the sizes beside a 0 may be of any size
   int64_t n = 1;
   for (size_t i = shape.rank(); i-- > 0;) {
     strides[i] = n;
@@ -81,6 +82,10 @@ Result<Constant> MakeConstant(std::string name, TensorType type, DType stored, s
   }
   if (numel > 0 && (low < 0 || high >= elements))
     return Corrupt("constant '", name, "' of type ", type.ToString(), " reaches past the ", storage.size(), " bytes of its storage");
+  if (numel == 0) {
+    strides.assign(strides.size(), 0);
+    offset = 0;
+  }
   Constant c;
   c.name = std::move(name);
   c.type = std::move(type);
@@ -106,6 +111,7 @@ Constant MakeOwnedConstant(std::string name, TensorType type, std::vector<std::b
 
 bool Constant::contiguous() const {
   if (stored != type.dtype) return false;
+  if (nbytes() == 0) return true;
   int64_t n = 1;
   for (size_t i = type.rank(); i-- > 0;) {
     const int64_t d = type.shape[i].value();

@@ -18,6 +18,16 @@ TEST(Constant, StrideOfADimOfOneHasNoMeaning) {
   EXPECT_EQ(copied[1], 3);
 }
 
+TEST(Constant, AnEmptyOneHasNoStridesAndNoOffset) {
+  const std::vector<std::byte> storage(16);
+  auto c = MakeConstant("w", TensorType(DType::kF32, Shape{0, INT64_MAX, INT64_MAX}), DType::kF32, storage, {INT64_MIN, 1, 7}, INT64_MAX);
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  EXPECT_EQ(c->strides, (std::vector<int64_t>{0, 0, 0}));
+  EXPECT_TRUE(c->contiguous());
+  EXPECT_TRUE(c->bytes().empty());
+  EXPECT_TRUE(MakeOwnedConstant("w", c->type, {}).contiguous());
+}
+
 TEST(Constant, ViewsPastTheStorageAreRefused) {
   const std::vector<std::byte> storage(16);
   const auto error = [&](Shape shape, std::vector<int64_t> strides, int64_t offset) {

@@ -23,6 +23,12 @@ std::string UniqueName(const Module& module, const std::string& base) {
 std::optional<Constant> Restride(const Node& n, const Constant& c, const TensorType& to) {
   Constant r = c;
   r.type = to;
+  const bool moves = n.op == OpId::kPermute || n.op == OpId::kExpand || n.op == OpId::kView || n.op == OpId::kSlice;
+  if (moves && to.shape.numel() == Dim(0)) {  // the sizes beside a 0 may be of any size, and a start past the end
+    r.strides.assign(to.rank(), 0);
+    r.offset = 0;
+    return r;
+  }
   if (n.op == OpId::kPermute) {
     const std::vector<Dim>& dims = GetAttr(n, "dims").Dims();
     const int64_t rank = static_cast<int64_t>(dims.size());
@@ -56,7 +62,8 @@ std::optional<Constant> Restride(const Node& n, const Constant& c, const TensorT
     if (start < 0) start += size;
     start = std::clamp<int64_t>(start, 0, size);
     r.offset += start * c.strides[d];
-    r.strides[d] *= GetAttr(n, "step").Int(1);
+    // Where nothing steps along it, a step is any number that a file says.
+    r.strides[d] = to.shape[d].value() > 1 ? c.strides[d] * GetAttr(n, "step").Int(1) : 0;
     return r;
   }
   // A cast that loses nothing but precision of floats is done as the bytes are streamed out.

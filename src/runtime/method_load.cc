@@ -13,7 +13,8 @@ class Placer {
   explicit Placer(MethodImpl* m) : m_(*m), plan_(*m->data().plan) {}
 
   Status Run() {
-    FindViews();
+    viewed_.resize(m_.table.tensors.size());
+    DT_RETURN_IF_ERROR(FindViews());
     FindWritten();
     FindInputs();
     DT_RETURN_IF_ERROR(MakeArenas());
@@ -21,25 +22,35 @@ class Placer {
     for (size_t t = 0; t < m_.table.tensors.size(); ++t) DT_RETURN_IF_ERROR(Place(t));
     for (Tensor& t : m_.table.tensors)
       if (t.storage == Storage::kView) t.view.data = m_.table.tensors[t.root].view.data;
-    return CheckViews();
+    DT_RETURN_IF_ERROR(CheckViews());
+    return CheckOverlap();
   }
 
  private:
   Tensor& tensor(size_t t) { return m_.table.tensors[t]; }
   bool IsTensor(uint32_t value) const { return m_.table.values[value].kind == ValueKind::kTensor; }
 
-  // A tensor that an instruction makes a view of another one. Chains are followed, since the viewed one comes first.
-  void FindViews() {
-    auto view = [&](uint32_t result, uint32_t of) {
-      if (result == of) return;
-      tensor(result).storage = Storage::kView;
-      tensor(result).root = tensor(of).root;
+  // A tensor that an instruction makes a view of another one: of one memory only, which is no view itself.
+  Status FindViews() {
+    auto view = [&](uint32_t result, uint32_t of) -> Status {
+      Tensor& t = tensor(result);
+      const uint32_t root = tensor(of).root;
+      if (root == result || (t.storage == Storage::kView && root == t.root)) return OkStatus();
+      if (t.storage == Storage::kView || viewed_[result])
+        return Corrupt("'", m_.program->name, "': method '", m_.info().name, "' makes ", DescribeValue(m_.table, t.value), " a view of ",
+                       DescribeValue(m_.table, tensor(of).value), ", but it is another view already or has views itself");
+      t.storage = Storage::kView;
+      t.root = root;
+      viewed_[root] = true;
+      return OkStatus();
     };
     for (const Step& step : m_.steps) {
-      if (const auto* kernel = std::get_if<KernelStep>(&step); kernel && kernel->result_view >= 0) view(static_cast<uint32_t>(kernel->result_view), kernel->outputs[0]);
+      if (const auto* kernel = std::get_if<KernelStep>(&step); kernel && kernel->result_view >= 0)
+        DT_RETURN_IF_ERROR(view(static_cast<uint32_t>(kernel->result_view), kernel->outputs[0]));
       if (const auto* prim = std::get_if<PrimStep>(&step); prim && prim->prim == Prim::kView)
-        view(m_.table.values[prim->result].tensor, m_.table.values[prim->arguments[0]].tensor);
+        DT_RETURN_IF_ERROR(view(m_.table.values[prim->result].tensor, m_.table.values[prim->arguments[0]].tensor));
     }
+    return OkStatus();
   }
 
   void FindWritten() {
@@ -59,6 +70,8 @@ class Placer {
     for (int32_t v : *plan_.inputs())
       if (IsTensor(static_cast<uint32_t>(v))) inputs_.insert(m_.table.values[static_cast<size_t>(v)].tensor);
   }
+  // By an instruction or by the copy of an input.
+  bool IsWritten(size_t index) { return tensor(index).written || inputs_.contains(index); }
 
   bool IsState(const Tensor& t) const { return m_.data().state_of_value[t.value] >= 0; }
 
@@ -102,12 +115,12 @@ class Placer {
       return Unsupported("'", m_.program->name, "': the tensor '", source.extra_tensor_info()->fully_qualified_name() ? source.extra_tensor_info()->fully_qualified_name()->str() : "",
                          "' has its data in another file (.ptd), which this runtime does not read");
     if (IsConstant(source)) {
-      if (t.written) return Corrupt("'", m_.program->name, "': method '", m_.info().name, "' writes the constant ", DescribeValue(m_.table, t.value));
+      if (IsWritten(index)) return Corrupt("'", m_.program->name, "': method '", m_.info().name, "' writes the constant ", DescribeValue(m_.table, t.value));
       t.storage = Storage::kConstant;
       t.view.data = const_cast<std::byte*>(m_.program->view.ConstantData(source).data());  // never written: checked above
       return OkStatus();
     }
-    if (inputs_.contains(index) && m_.instance->options.borrow_inputs && !t.written) {
+    if (inputs_.contains(index) && m_.instance->options.borrow_inputs && !t.written && !viewed_[index] && !t.growable) {
       t.storage = Storage::kBorrowed;
       return OkStatus();
     }
@@ -118,13 +131,51 @@ class Placer {
   }
 
   Status CheckViews() {
-    for (Tensor& t : m_.table.tensors) {
+    for (size_t index = 0; index < m_.table.tensors.size(); ++index) {
+      Tensor& t = tensor(index);
       if (t.storage != Storage::kView) continue;
       const Tensor& root = tensor(t.root);
-      if (t.written && (root.storage == Storage::kConstant || root.storage == Storage::kBorrowed))
+      if (root.storage == Storage::kConstant && IsWritten(index))
         return Corrupt("'", m_.program->name, "': method '", m_.info().name, "' writes a constant through ", DescribeValue(m_.table, t.value));
+      // Whoever reads it before it is made must find memory too.
+      if (t.capacity > root.capacity) {
+        if (t.fixed || t.view.rank == 0)
+          return Corrupt("'", m_.program->name, "': method '", m_.info().name, "' has ", DescribeValue(m_.table, t.value), ", a view of the smaller ",
+                         DescribeValue(m_.table, root.value));
+        t.view.sizes = {};
+      }
       t.capacity = root.capacity;
       t.growable = root.growable;
+    }
+    return OkStatus();
+  }
+
+  // Kernels take it that what they write is not what they read; only operators in place may read the same tensor.
+  Status CheckOverlap() {
+    enum class Overlap { kNone, kSame, kPart };
+    auto overlap = [&](uint32_t x, uint32_t y) {
+      const Tensor &a = tensor(x), &b = tensor(y);
+      const uintptr_t p = reinterpret_cast<uintptr_t>(a.view.data), q = reinterpret_cast<uintptr_t>(b.view.data);
+      if (a.root == b.root || (p == q && a.capacity == b.capacity)) return Overlap::kSame;
+      return p < q + b.capacity && q < p + a.capacity ? Overlap::kPart : Overlap::kNone;
+    };
+    for (size_t s = 0; s < m_.steps.size(); ++s) {
+      const auto* kernel = std::get_if<KernelStep>(&m_.steps[s]);
+      if (!kernel) continue;
+      const bool in_place = !kernel->op.schema->args.empty() && kernel->op.schema->args[0].written;
+      auto check = [&](uint32_t out, uint32_t other, bool may_be_same) {
+        const Overlap o = overlap(out, other);
+        const bool empty = tensor(out).capacity == 0 && !tensor(out).growable;
+        if (empty || o == Overlap::kNone || (o == Overlap::kSame && may_be_same)) return OkStatus();
+        return Corrupt("writes ", DescribeValue(m_.table, tensor(out).value), ", which shares memory with ", DescribeValue(m_.table, tensor(other).value),
+                       " of the same call")
+            .At(DescribeStep(m_, s), SourceOfStep(m_, s));
+      };
+      for (size_t r = 0; r < kernel->outputs.size(); ++r) {
+        for (int32_t operand : kernel->operands)
+          if (operand >= 0) DT_RETURN_IF_ERROR(check(kernel->outputs[r], static_cast<uint32_t>(operand), in_place));
+        for (size_t k = 0; k < r; ++k) DT_RETURN_IF_ERROR(check(kernel->outputs[r], kernel->outputs[k], false));
+      }
     }
     return OkStatus();
   }
@@ -132,6 +183,7 @@ class Placer {
   MethodImpl& m_;
   const pte::ExecutionPlan& plan_;
   std::unordered_set<size_t> inputs_;
+  std::vector<bool> viewed_;  // by tensor: some other one is a view of its memory
 };
 
 const DelegateEntry* FindDelegate(const MethodImpl& m, std::string_view id) {

@@ -22,10 +22,14 @@ Status Resize(MethodImpl* m, uint32_t index, std::span<const int64_t> sizes) {
   if (bytes > t.capacity) {
     if (!t.growable || t.storage != Storage::kOwned)
       return OutOfRange(DescribeValue(m->table, t.value), " becomes ", text(), ", which is more than the program planned memory for");
-    if (bytes > m->instance->memory_left || !m->owned[index].Allocate(bytes)) return OutOfRange("no memory for ", text());
-    m->instance->memory_left -= bytes;
+    AlignedBuffer larger;
+    if (bytes - t.capacity > m->instance->memory_left || !larger.Allocate(bytes)) return OutOfRange("no memory for ", text());
+    m->instance->memory_left -= bytes - t.capacity;
+    m->owned[index] = std::move(larger);
     t.capacity = bytes;
     t.view.data = m->owned[index].data();
+    for (Tensor& v : m->table.tensors)
+      if (v.storage == Storage::kView && v.root == index) v.view.data = t.view.data;
   }
   if (t.fixed && !std::equal(sizes.begin(), sizes.end(), t.bounds.begin()))
     return OutOfRange(DescribeValue(m->table, t.value), " has a fixed size, but becomes ", text());
@@ -179,15 +183,19 @@ Status RunView(MethodImpl* m, const PrimStep& step) {
   const auto& items = *m->table.values[step.arguments[1]].source->val_as_IntList()->items();
   if (items.size() != to.view.rank || from.view.dtype != to.view.dtype) return Corrupt("the view's type does not fit its sizes");
   int64_t product = 1;
+  size_t bytes = 0;
   int free = -1;
   for (uint32_t i = 0; i < items.size(); ++i) {
     sizes[i] = m->table.values[static_cast<size_t>(items.Get(i))].AsInt();
     if (sizes[i] == -1 && free < 0) free = static_cast<int>(i);
     else if (sizes[i] < 0 || __builtin_mul_overflow(product, sizes[i], &product)) return OutOfRange("the view has size ", sizes[i], " at dimension ", i);
   }
-  if (free >= 0 && product > 0) sizes[static_cast<size_t>(free)] = from.view.numel() / product;
-  if (free >= 0) product *= std::max<int64_t>(sizes[static_cast<size_t>(free)], 0);
-  if (product != from.view.numel()) return OutOfRange("a view of ", from.view.numel(), " elements cannot have ", product);
+  if (free >= 0) {
+    if (product == 0) return OutOfRange("the view has any size at dimension ", free);
+    sizes[static_cast<size_t>(free)] = from.view.numel() / product;
+    product *= sizes[static_cast<size_t>(free)];
+  }
+  if (product != from.view.numel() || !ByteCount(to.view.dtype, {sizes.data(), items.size()}, &bytes)) return OutOfRange("a view of ", from.view.numel(), " elements cannot have ", product);
   std::copy(sizes.begin(), sizes.end(), to.view.sizes.begin());
   to.view.data = from.view.data;
   return OkStatus();
@@ -295,7 +303,13 @@ Status InferStep(MethodImpl* m, KernelStep* step) {
   }
   if (step->op.scratch) {
     step->scratch_bytes = step->op.scratch(ContextOf(*m, *step));
-    if (step->scratch_bytes > m->scratch.size() && !m->scratch.Allocate(step->scratch_bytes)) return OutOfRange("no memory for ", step->scratch_bytes, " bytes of scratch");
+    if (step->scratch_bytes > m->scratch.size()) {
+      const size_t more = step->scratch_bytes - m->scratch.size();
+      AlignedBuffer larger;
+      if (more > m->instance->memory_left || !larger.Allocate(step->scratch_bytes)) return OutOfRange("no memory for ", step->scratch_bytes, " bytes of scratch");
+      m->instance->memory_left -= more;
+      m->scratch = std::move(larger);
+    }
   }
   step->inferred = true;
   return OkStatus();
@@ -306,7 +320,10 @@ Status RunMethod(MethodImpl* m, std::span<const TensorView> inputs) {
   DT_RETURN_IF_ERROR(SetInputs(m, inputs));
   Profiler* profiler = m->instance->options.profiler;
   const int64_t call_start = profiler ? Profiler::Now() : 0;
+  const size_t limit = m->instance->options.instruction_limit;
+  size_t done = 0;
   for (size_t at = 0; at < m->steps.size();) {
+    if (done++ == limit) return OutOfRange("a call runs at most ", limit, " instructions, the limit of this instance").At(DescribeStep(*m, at), SourceOfStep(*m, at));
     const int64_t start = profiler ? Profiler::Now() : 0;
     size_t next = at + 1;
     if (Status s = RunStep(m, &m->steps[at], &next); !s.ok()) return std::move(s).At(DescribeStep(*m, at), SourceOfStep(*m, at));

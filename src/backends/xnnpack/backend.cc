@@ -76,7 +76,7 @@ LowerFn FindLowering(OpId op) {
 }  // namespace xnnpack
 
 const Backend& XnnpackBackend() {
-  static constexpr Backend kBackend = {"xnnpack", Check, Worthwhile, Lower, [](OpId op) { return xnnpack::FindLowering(op) != nullptr; }};
+  static constexpr Backend kBackend = {"xnnpack", Check, Worthwhile, Lower, nullptr, [](OpId op) { return xnnpack::FindLowering(op) != nullptr; }};
   return kBackend;
 }
 

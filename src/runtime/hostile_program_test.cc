@@ -1,0 +1,126 @@
+// Programs that follow the format and still would read or write memory they must not, or never end.
+#include <gtest/gtest.h>
+
+#include "dovetail/program.h"
+#include "format/format_samples.h"
+
+namespace dovetail {
+namespace {
+
+// "" or why the method cannot be loaded or run on zeros.
+std::string ErrorOf(pte::MethodDesc method, InstanceOptions options = {}, std::vector<Payload> constants = {}) {
+  pte::ProgramDesc desc;
+  desc.constants = std::move(constants);
+  desc.methods.push_back(std::move(method));
+  auto bytes = pte::SerializePte(desc);
+  if (!bytes.ok()) return "not written: " + bytes.status().ToString();
+  auto program = Program::FromBytes(*bytes, "test.pte");
+  if (!program.ok()) return "not read: " + program.status().ToString();
+  options.threads = 1;
+  auto instance = (*program)->CreateInstance(options);
+  if (!instance.ok()) return instance.status().ToString();
+  auto loaded = (*instance)->LoadMethod("forward");
+  if (!loaded.ok()) return loaded.status().ToString();
+  std::vector<std::vector<std::byte>> data;
+  std::vector<TensorView> inputs;
+  for (const TensorInfo& info : (*program)->methods()[0].inputs) {
+    TensorView t(info.type.dtype, info.max_sizes, nullptr);
+    data.emplace_back(t.nbytes() + 16);
+    t.data = data.back().data();
+    inputs.push_back(t);
+  }
+  const Status s = (*loaded)->Execute(inputs);
+  return s.ok() ? "" : s.ToString();
+}
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+const pte::OperatorDesc kAdd = {"aten::add", "out"}, kView = {"executorch_prim::et_view", "default"};
+
+pte::TensorDesc Unplanned(std::vector<int32_t> sizes, DType dtype = DType::kF32) { return {.dtype = dtype, .sizes = std::move(sizes)}; }
+
+TEST(HostileProgram, ALoopEndsAtTheLimitOfInstructions) {
+  pte::MethodDesc m;
+  m.values = {false};
+  m.instructions = {pte::JumpFalseDesc{0, 0}};
+  EXPECT_HAS(ErrorOf(m, {.instruction_limit = 1000}), "instruction 0: jump in method 'forward'");
+  m.instructions = {pte::FreeCallDesc{1}, pte::FreeCallDesc{1}};
+  m.values.push_back(Unplanned({1}));
+  EXPECT_EQ(ErrorOf(m, {.instruction_limit = 2}), "");
+  EXPECT_HAS(ErrorOf(m, {.instruction_limit = 1}), "a call runs at most 1 instructions, the limit of this instance");
+}
+
+TEST(HostileProgram, AnOutputSharesNoMemoryWithAnOperand) {
+  pte::MethodDesc m;
+  m.operators = {kAdd};
+  m.non_const_buffer_sizes = {0, 64};
+  m.instructions = {pte::KernelCallDesc{0, {0, 0, 1, 2, 2}}};
+  m.values = {samples::Planned({8}, 0), int64_t{1}, samples::Planned({8}, 16)};
+  EXPECT_HAS(ErrorOf(m), "instruction 0: aten::add.out in method 'forward'");
+  EXPECT_HAS(ErrorOf(m), "writes value 2 (f32[8]), which shares memory with value 0 (f32[8]) of the same call");
+  m.values[2] = samples::Planned({8}, 32);
+  EXPECT_EQ(ErrorOf(m), "");
+  m.values[2] = samples::Planned({8}, 0);
+  EXPECT_HAS(ErrorOf(m), "shares memory");
+  m.instructions = {pte::KernelCallDesc{0, {0, 0, 1, 0, 0}}};
+  EXPECT_HAS(ErrorOf(m), "shares memory");
+}
+
+TEST(HostileProgram, AnInputIsNoConstant) {
+  pte::MethodDesc m;
+  pte::TensorDesc constant = Unplanned({2});
+  constant.data_buffer_idx = 1;
+  m.values = {constant, pte::IntListDesc{{2}}, int64_t{2}, Unplanned({2})};
+  m.inputs = {0};
+  EXPECT_HAS(ErrorOf(m, {}, {samples::Bytes<float>({1, 2})}), "writes the constant value 0");
+  m.inputs = {3};
+  m.operators = {kView};
+  m.instructions = {pte::KernelCallDesc{0, {0, 1, 3}}};
+  EXPECT_HAS(ErrorOf(m, {}, {samples::Bytes<float>({1, 2})}), "writes a constant through value 3");
+}
+
+TEST(HostileProgram, AViewIsOfOneMemoryThatIsLargeEnough) {
+  pte::MethodDesc m;
+  m.operators = {kView, kAdd};
+  m.values = {Unplanned({2}), Unplanned({64}), Unplanned({2}), pte::IntListDesc{{4}}, int64_t{-1}, int64_t{1}, Unplanned({64})};
+  m.inputs = {0, 1};
+  m.instructions = {pte::KernelCallDesc{0, {0, 3, 2}}, pte::KernelCallDesc{0, {1, 3, 2}}};
+  EXPECT_HAS(ErrorOf(m), "makes value 2 (f32[2]) a view of value 1 (f32[64]), but it is another view already");
+  m.instructions = {pte::KernelCallDesc{0, {2, 3, 6}}, pte::KernelCallDesc{0, {0, 3, 2}}};
+  EXPECT_HAS(ErrorOf(m), "or has views itself");
+  m.instructions = {pte::KernelCallDesc{1, {6, 6, 5, 1, 1}}, pte::KernelCallDesc{0, {0, 3, 6}}};
+  EXPECT_HAS(ErrorOf(m), "has value 6 (f32[64]), a view of the smaller value 0 (f32[2])");
+}
+
+TEST(HostileProgram, AViewOfABorrowedInputMayBeReadBeforeItIsMade) {
+  pte::MethodDesc m;
+  m.operators = {kView, kAdd};
+  m.values = {Unplanned({2}), Unplanned({2}), pte::IntListDesc{{3}}, int64_t{-1}, int64_t{1}, Unplanned({2})};
+  m.inputs = {0};
+  m.outputs = {5};
+  m.instructions = {pte::KernelCallDesc{1, {1, 1, 4, 5, 5}}, pte::KernelCallDesc{0, {0, 2, 1}}};
+  EXPECT_EQ(ErrorOf(m, {.borrow_inputs = true}), "");
+}
+
+TEST(HostileProgram, AViewOfNothingHasNoFreeSize) {
+  pte::MethodDesc m;
+  m.operators = {kView};
+  m.values = {Unplanned({0}), Unplanned({0, 3}), pte::IntListDesc{{3, 4}}, int64_t{-1}, int64_t{0}};
+  std::get<pte::TensorDesc>(m.values[1]).dynamic_bound = true;
+  m.inputs = {0};
+  m.instructions = {pte::KernelCallDesc{0, {0, 2, 1}}};
+  EXPECT_HAS(ErrorOf(m), "the view has any size at dimension 0");
+}
+
+TEST(HostileProgram, ScratchCountsTowardsTheMemoryLimit) {
+  pte::MethodDesc m;
+  m.operators = {{"dovetail::attention", "out"}};
+  m.values = {Unplanned({1, 1, 8}), Unplanned({1, 4096, 8}), Unplanned({1, 4096, 8}), pte::NoneDesc{}, false, Unplanned({1, 1, 8})};
+  m.inputs = {0, 1, 2};
+  m.instructions = {pte::KernelCallDesc{0, {0, 1, 2, 3, 3, 4, 3, 5, 5}}};
+  const size_t tensors = (2 * 8 + 2 * 4096 * 8) * sizeof(float);
+  EXPECT_EQ(ErrorOf(m), "");
+  EXPECT_HAS(ErrorOf(m, {.memory_limit = tensors}), "bytes of scratch");
+}
+
+}  // namespace
+}  // namespace dovetail
