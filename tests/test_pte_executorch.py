@@ -8,9 +8,9 @@ import pathlib
 import subprocess
 
 import pytest
+import torch
+from executorch import runtime
 
-torch = pytest.importorskip("torch")
-runtime = pytest.importorskip("executorch.runtime")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -18,8 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def writer():
     candidates = sorted(ROOT.glob("build/*/bin/format_test"), key=lambda p: p.stat().st_mtime)
     chosen = os.environ.get("FORMAT_TEST") or (candidates and str(candidates[-1]))
-    if not chosen:
-        pytest.skip("format_test is not built")
+    assert chosen, "format_test is not built: run ./test, or set FORMAT_TEST"
     return chosen
 
 

@@ -20,7 +20,7 @@ TABLE: dict[str, list[str]] = {
     "format": ["core"],
     "runtime": ["kernels", "format"],
     "llm": ["runtime"],
-    "ir": ["kernels"],
+    "ir": ["ops"],
     "import": ["ir"],
     "passes": ["ir"],
     "quant": ["passes"],

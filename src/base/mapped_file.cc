@@ -56,6 +56,8 @@ void MappedFile::Release(std::span<const std::byte> part) const {
 }
 
 Result<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
+  // Renaming over a device or a pipe would replace it.
+  if (struct stat st; ::stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode)) return InvalidArgument("cannot write '", path, "': it is not a regular file");
   std::unique_ptr<AtomicFile> f(new AtomicFile);
   f->path_ = path;
   f->temporary_ = StrCat(path, ".tmp.", static_cast<int64_t>(::getpid()));

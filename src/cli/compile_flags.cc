@@ -10,7 +10,8 @@ void CompileFlags::AddTo(CLI::App* verb) {
   verb->add_option("--state", state, "how states are stored; this version has: float")->capture_default_str();
   verb->add_option("--backend", backends, "backends in order of preference")->capture_default_str();
   verb->add_option("--runtime", runtime, "dovetail, or executorch for a program that the stock ExecuTorch runtime loads")->capture_default_str()->check(CLI::IsMember({"dovetail", "executorch"}));
-  verb->add_option("--method", methods, "a further method, NAME=MODEL.pt2");
+  verb->add_option("--method", methods, "a further method, NAME=MODEL.pt2")
+      ->check([](const std::string& m) { return m.find('=') == std::string::npos ? "--method " + m + ": expected NAME=MODEL.pt2" : std::string(); });
 }
 
 Result<CompileOptions> CompileFlags::Options() const {
@@ -23,7 +24,6 @@ Result<CompileOptions> CompileFlags::Options() const {
   for (std::string name; std::getline(list, name, ',');) options.backends.push_back(name);
   for (const std::string& m : methods) {
     const size_t eq = m.find('=');
-    if (eq == std::string::npos) return InvalidArgument("--method ", m, ": expected NAME=MODEL.pt2");
     options.methods.emplace_back(m.substr(0, eq), m.substr(eq + 1));
   }
   return options;

@@ -40,7 +40,6 @@ class Session {
     names.vocab_size = tokenizer_->vocab_size();
     DT_ASSIGN_OR_RETURN(model_, ProgramModel::Create(loaded_.method, *loaded_.program, names));
     if (has_prompt) return Answer(flags_.prompt);
-    if (!flags_.chat) return InvalidArgument("give --prompt TEXT, or --chat to talk");
     std::string line;
     while (Ask(), std::getline(std::cin, line)) DT_RETURN_IF_ERROR(Answer(line));
     return OkStatus();
@@ -113,6 +112,9 @@ void AddGenerate(Context& context) {
   verb->add_option("--method", flags->method, "the method to call");
   verb->add_option("--tokens-input", flags->names.tokens_input, "name of the input that takes tokens");
   verb->add_option("--positions-input", flags->names.positions_input, "name of the input that takes positions");
+  verb->parse_complete_callback([flags, prompt] {
+    if ((*prompt)->count() == 0 && !flags->chat) throw CLI::RequiredError("--prompt TEXT, or --chat to talk,");
+  });
   verb->add_option("--logits-output", flags->names.logits_output, "name of the output with logits");
 }
 

@@ -73,7 +73,8 @@ Status Inspect(const std::string& file, bool graph, bool json) {
   } else {
     DT_ASSIGN_OR_RETURN(const Module module, ImportPt2(file));
     if (graph) {
-      std::fputs(Print(module).c_str(), stdout);
+      if (json) PrintJson({{"graph", Print(module)}});
+      else std::fputs(Print(module).c_str(), stdout);
       return OkStatus();
     }
     j = InspectModule(module);

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <exception>
 
 #include "cli/cli.h"
 
@@ -30,7 +31,13 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : cli::kWrongUsage;
   }
-  const Status status = context.run();
+  Status status;
+  try {
+    status = context.run();
+  } catch (const std::exception& error) {  // no memory, most likely
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return cli::kInputProblem;
+  }
   if (status.ok()) return 0;
   std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
   return cli::kInputProblem;

@@ -25,11 +25,12 @@ Status Golden(const OptFlags& flags) {
   return std::move(result.differences);
 }
 
-Status Opt(const OptFlags& flags) {
+Status Opt(const OptFlags& flags, bool json) {
   if (flags.test || flags.bless) return Golden(flags);
   DT_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.file));
   DT_ASSIGN_OR_RETURN(const std::string output, ApplyPasses(text, flags.passes, flags.file));
-  std::fputs(output.c_str(), stdout);
+  if (json) PrintJson({{"text", output}});
+  else std::fputs(output.c_str(), stdout);
   return OkStatus();
 }
 
@@ -37,7 +38,7 @@ Status Opt(const OptFlags& flags) {
 
 void AddOpt(Context& context) {
   auto flags = std::make_shared<OptFlags>();
-  CLI::App* verb = AddVerb(context, "opt", "for developers: runs passes on the text form of the IR", [flags] { return Opt(*flags); });
+  CLI::App* verb = AddVerb(context, "opt", "for developers: runs passes on the text form of the IR", [flags, &context] { return Opt(*flags, context.json); });
   verb->add_option("FILE", flags->file, "a .ir file")->required();
   verb->add_option("--passes", flags->passes, "names of passes, comma separated");
   verb->add_flag("--test", flags->test, "compare each case of a golden file with its expected output");

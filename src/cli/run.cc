@@ -3,6 +3,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "cli/cli.h"
 #include "cli/load_program.h"
@@ -31,6 +32,10 @@ Result<std::vector<TensorView>> Match(const MethodInfo& info, std::vector<NamedA
   std::string names;
   for (const NamedArray& a : arrays) names += StrCat(names.empty() ? "" : ", ", a.name);
   for (size_t i = 0; i < info.inputs.size(); ++i) {
+    if (info.inputs[i].type.dtype == DType::kNone) {  // always None
+      inputs.emplace_back();
+      continue;
+    }
     NamedArray* found = nullptr;
     for (NamedArray& a : arrays)
       if (a.name == info.inputs[i].name || (!found && a.name == StrCat("input_", i))) found = &a;
@@ -41,7 +46,25 @@ Result<std::vector<TensorView>> Match(const MethodInfo& info, std::vector<NamedA
   return inputs;
 }
 
+std::filesystem::path OutputOf(const RunFlags& flags, const std::string& call) {
+  return std::filesystem::path(flags.output) / std::filesystem::path(call).filename().replace_extension(".npz");
+}
+
+// No call may be lost under another's output.
+Status CheckOutputs(const RunFlags& flags) {
+  std::set<std::filesystem::path> outputs;
+  for (const std::string& call : flags.calls) {
+    const std::filesystem::path path = OutputOf(flags, call);
+    if (!outputs.insert(path).second) return InvalidArgument("two calls would write '", path.string(), "'; run them into different folders, or rename one");
+    std::error_code missing;
+    for (const std::string& input : flags.calls)
+      if (std::filesystem::equivalent(path, input, missing)) return InvalidArgument("'", input, "' would be overwritten by the outputs; give another folder with -o");
+  }
+  return OkStatus();
+}
+
 Status Run(const RunFlags& flags, bool json) {
+  DT_RETURN_IF_ERROR(CheckOutputs(flags));
   DT_ASSIGN_OR_RETURN(LoadedProgram loaded, LoadProgram(flags.model, flags.method, flags.threads));
   std::error_code error;
   std::filesystem::create_directories(flags.output, error);
@@ -64,7 +87,7 @@ Status Run(const RunFlags& flags, bool json) {
         outputs.push_back(ToArray("state." + s.name, value));
       }
     }
-    const std::string path = (std::filesystem::path(flags.output) / std::filesystem::path(call).filename().replace_extension(".npz")).string();
+    const std::string path = OutputOf(flags, call).string();
     DT_RETURN_IF_ERROR(SaveNpz(path, outputs));
     calls.push_back({{"seconds", seconds}});
     if (!json) std::fprintf(stderr, "%s -> %s (%.3f ms)\n", call.c_str(), path.c_str(), seconds * 1e3);

@@ -36,7 +36,6 @@ class StateLowering {
   void Number() {
     position_.assign(graph_.num_nodes(), 0);
     for (size_t i = 0; i < graph_.order.size(); ++i) position_[graph_.order[i]] = i;
-    users_ = graph_.Users();
     last_use_.assign(graph_.num_values(), 0);
     for (NodeId id : graph_.order)
       for (ValueId v : graph_.node(id).operands)
@@ -130,7 +129,6 @@ class StateLowering {
   Module& module_;
   Graph& graph_;
   std::vector<size_t> position_, last_use_;
-  std::vector<std::vector<NodeId>> users_;
   std::unordered_map<uint32_t, std::vector<NodeId>> accesses_;
   std::unordered_map<NodeId, size_t> written_at_;  // state.write -> position of the update in place
 };

@@ -78,8 +78,10 @@ class Merger {
     for (const auto& [name, range] : other_.symbols) {
       std::string chosen = name;
       for (int k = 1;; ++k) {
-        auto [it, added] = module_.symbols.try_emplace(chosen, range);
-        if (added || it->second == range) break;
+        if (chosen == name || !other_.symbols.contains(chosen)) {
+          auto [it, added] = module_.symbols.try_emplace(chosen, range);
+          if (added || it->second == range) break;
+        }
         chosen = StrCat(name, "_", k);
       }
       if (chosen != name) renamed_[name] = chosen;

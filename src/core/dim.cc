@@ -29,6 +29,12 @@ int64_t FloorDivide(int64_t a, int64_t b) {
   const int64_t q = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
+int64_t FloorModulo(int64_t a, int64_t b) {
+  if (b == 0 || b == -1) return 0;
+  const int64_t r = a % b;
+  return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r;
+}
+bool Overflows(int64_t a, int64_t b) { return a == INT64_MIN && b == -1; }  // a / b and a % b
 
 enum class AtomKind : uint8_t { kSymbol, kFloorDiv, kMod, kMin, kMax };
 
@@ -184,12 +190,13 @@ std::optional<Dim> Dim::DivideExact(Dim a, Dim b) {
     // Only a constant multiple of the whole divisor is recognised.
     const std::vector<Term>& dividend = DimExpr::TermsOf(a, sa);
     if (dividend.size() != divisor.size() || dividend.empty() || divisor[0].coefficient == 0) return std::nullopt;
+    if (Overflows(dividend[0].coefficient, divisor[0].coefficient)) return std::nullopt;
     const int64_t k = dividend[0].coefficient / divisor[0].coefficient;
     return b * Dim(k) == a ? std::optional(Dim(k)) : std::nullopt;
   }
   std::map<std::string, Term> terms;
   for (const Term& t : DimExpr::TermsOf(a, sa)) {
-    if (t.coefficient % divisor[0].coefficient != 0) return std::nullopt;
+    if (Overflows(t.coefficient, divisor[0].coefficient) || t.coefficient % divisor[0].coefficient != 0) return std::nullopt;
     std::vector<const Atom*> atoms = t.atoms;
     for (const Atom* d : divisor[0].atoms) {
       auto it = std::find(atoms.begin(), atoms.end(), d);
@@ -208,7 +215,7 @@ Dim Dim::FloorDiv(Dim a, Dim b) {
   return DimExpr::FromAtom(AtomKind::kFloorDiv, StrCat("floordiv(", a.ToString(), ",", b.ToString(), ")"), a, b);
 }
 Dim Dim::Mod(Dim a, Dim b) {
-  if (a.is_constant() && b.is_constant()) return SatAdd(a.value(), -SatMul(FloorDivide(a.value(), b.value()), b.value()));
+  if (a.is_constant() && b.is_constant()) return FloorModulo(a.value(), b.value());
   if (DivideExact(a, b)) return 0;
   return DimExpr::FromAtom(AtomKind::kMod, StrCat("mod(", a.ToString(), ",", b.ToString(), ")"), a, b);
 }
@@ -252,7 +259,7 @@ std::optional<int64_t> Dim::Evaluate(const SymbolValues& values) const {
         if (!a || !b) return std::nullopt;
         switch (atom->kind) {
           case AtomKind::kFloorDiv: v = FloorDivide(*a, *b); break;
-          case AtomKind::kMod: v = SatAdd(*a, -SatMul(FloorDivide(*a, *b), *b)); break;
+          case AtomKind::kMod: v = FloorModulo(*a, *b); break;
           case AtomKind::kMin: v = std::min(*a, *b); break;
           default: v = std::max(*a, *b); break;
         }
@@ -278,10 +285,12 @@ DimRange Dim::Bounds(const SymbolRanges& ranges) const {
         const DimRange a = atom->a.Bounds(ranges), b = atom->b.Bounds(ranges);
         switch (atom->kind) {
           case AtomKind::kFloorDiv:
-            if (b.min > 0) r = {a.min >= 0 ? FloorDivide(a.min, b.max) : FloorDivide(a.min, b.min), a.max == DimRange::kUnbounded ? a.max : FloorDivide(a.max, b.min)};
-            else r = {INT64_MIN, DimRange::kUnbounded};
+            if (b.min <= 0) r = {INT64_MIN, DimRange::kUnbounded};
+            else r = {FloorDivide(a.min, a.min >= 0 ? b.max : b.min), a.max == DimRange::kUnbounded ? a.max : FloorDivide(a.max, a.max >= 0 ? b.min : b.max)};
             break;
-          case AtomKind::kMod: r = {0, b.max == DimRange::kUnbounded ? b.max : b.max - 1}; break;
+          case AtomKind::kMod:
+            r = {std::min<int64_t>(0, SatAdd(b.min, 1)), b.max == DimRange::kUnbounded ? b.max : std::max<int64_t>(0, SatAdd(b.max, -1))};
+            break;
           case AtomKind::kMin: r = {std::min(a.min, b.min), std::min(a.max, b.max)}; break;
           default: r = {std::max(a.min, b.min), std::max(a.max, b.max)}; break;
         }
@@ -289,7 +298,8 @@ DimRange Dim::Bounds(const SymbolRanges& ranges) const {
       const int64_t c[] = {SatMul(product.min, r.min), SatMul(product.min, r.max), SatMul(product.max, r.min), SatMul(product.max, r.max)};
       product = {*std::min_element(c, c + 4), *std::max_element(c, c + 4)};
     }
-    sum = {SatAdd(sum.min, product.min), SatAdd(sum.max, product.max)};
+    const bool unbounded = sum.max == DimRange::kUnbounded || product.max == DimRange::kUnbounded;  // and stays so, whatever is taken off
+    sum = {SatAdd(sum.min, product.min), unbounded ? DimRange::kUnbounded : SatAdd(sum.max, product.max)};
   }
   return sum;
 }
@@ -323,6 +333,11 @@ struct DimParser {
     failed = true;
     return 0;
   }
+  // Sums are multiplied out: a short text must not become millions of terms.
+  Dim Times(Dim a, Dim b) {
+    std::vector<Term> sa, sb;
+    return DimExpr::TermsOf(a, sa).size() * DimExpr::TermsOf(b, sb).size() <= 2048 ? a * b : Fail();
+  }
   char Peek() {
     while (pos < text.size() && text[pos] == ' ') ++pos;
     return pos < text.size() ? text[pos] : '\0';
@@ -345,7 +360,7 @@ struct DimParser {
   }
   Dim Product() {
     Dim d = Primary();
-    while (!failed && Eat('*')) d = d * Primary();
+    while (!failed && Eat('*')) d = Times(d, Primary());
     return d;
   }
   Dim Primary() {

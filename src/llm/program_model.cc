@@ -38,6 +38,11 @@ Result<std::unique_ptr<ProgramModel>> ProgramModel::Create(Method* method, const
                         return t.type.dtype == DType::kF32 && t.type.rank() >= 2 && !t.max_sizes.empty() && t.max_sizes.back() >= options.vocab_size && t.max_sizes.back() < options.vocab_size + 4096;
                       }));
   const TensorInfo& tokens = info.inputs[model->tokens_];
+  const TensorInfo& logits = info.outputs[model->logits_];
+  // Those that a flag names may be anything.
+  if (tokens.type.rank() != 2) return InvalidArgument("input '", tokens.name, "' is ", tokens.type.ToString(), "; tokens are [1, length]");
+  if (logits.type.dtype != DType::kF32 || logits.type.rank() < 1)
+    return InvalidArgument("output '", logits.name, "' is ", logits.type.ToString(), "; logits are f32, with the vocabulary as their last dimension");
   model->max_chunk_ = std::max<int64_t>(tokens.max_sizes[1], 1);
   // The cache's length is the size that most states share at dimension 2 ([batch, heads, positions, width]).
   int64_t length = 0;
@@ -64,6 +69,7 @@ Status ProgramModel::Forward(std::span<const int64_t> tokens, int64_t first_posi
   DT_RETURN_IF_ERROR(method_->Execute(inputs_));
   const TensorView& out = method_->outputs()[logits_];
   const int64_t vocab = out.sizes[out.rank - 1u];
+  if (out.numel() < vocab) return InvalidArgument("the program gave no logits: they are ", out.type().ToString());
   *logits = std::span(out.as<const float>() + out.numel() - vocab, static_cast<size_t>(vocab));
   return OkStatus();
 }

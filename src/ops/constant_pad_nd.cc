@@ -13,6 +13,8 @@ Status Infer(const InferContext& ctx) {
   const std::span<const Dim> pad = DimsOf(ctx.attr(0));
   if (pad.size() % 2 != 0 || pad.size() / 2 > shape.rank())
     return InvalidArgument("constant_pad_nd: ", pad.size(), " amounts for a tensor of rank ", shape.rank(), "; each dimension takes two");
+  for (Dim p : pad)  // so that sums of amounts and their negations fit
+    if (p.is_constant() && (p.value() < -INT32_MAX || p.value() > INT32_MAX)) return InvalidArgument("constant_pad_nd: an amount of ", p.value());
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     Dim& size = shape[shape.rank() - 1 - i];
     const Dim padded = size + pad[2 * i] + pad[2 * i + 1];

@@ -55,6 +55,7 @@ Status Reference(const KernelContext& c) {
           // The first of equal ones, and the last NaN.
           if (best < 0 || v > Load(plane[best]) || v != v) best = y * in_w + x;
         }
+      if (best < 0) return InvalidArgument("max_pool2d: a dilated window meets no element of a plane of [", in_h, ",", in_w, "]");
       out.as<T>()[i] = plane[best];
       c.out(1).as<int64_t>()[i] = best;
     }

@@ -40,6 +40,7 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
     const Constant* b = GetConstant(c.module, g, conv->operands[2]);
     if (!w || !w->data_known || w->type.dtype != DType::kF32 || (conv->operands[2] != kNone && (!b || !b->data_known))) continue;
     const int64_t channels = w->type.shape[0].value();
+    if (channels < 1) continue;
     const auto factor = PerChannel(c.module, g, operands[1 - side], g.type(operands[side]).rank(), channels);
     if (!factor || g.type(g.node(id).results[0]) != g.type(operands[side])) continue;
     std::vector<float> bias(static_cast<size_t>(channels), 0.0f), weight(static_cast<size_t>(w->type.shape.numel().value()));

@@ -93,6 +93,7 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
       return Replacement(std::vector<ValueId>{c.builder.Const(static_cast<uint32_t>(c.module.constants.size() - 1))});
     }
   }
+  if (type.shape.numel().value() > kMaxFoldedBytes) return Replacement();
   int64_t bytes = type.shape.numel().value() * static_cast<int64_t>(ByteSize(type.dtype));
   for (ValueId v : n.operands)
     if (v != kNone) bytes = std::max(bytes, static_cast<int64_t>(GetConstant(c.module, g, v)->nbytes()));

@@ -81,7 +81,6 @@ struct MethodImpl {
   AlignedBuffer scratch;
   std::vector<TensorType> operand_types, result_types;  // room for inference
   std::vector<TensorView> outputs;
-  int32_t running = -1;  // the step under way, for messages
 
   const MethodInfo& info() const { return program->infos[index]; }
   const MethodData& data() const { return program->methods[index]; }

@@ -139,7 +139,7 @@ class Placer {
         return Corrupt("'", m_.program->name, "': method '", m_.info().name, "' writes a constant through ", DescribeValue(m_.table, t.value));
       // Whoever reads it before it is made must find memory too.
       if (t.capacity > root.capacity) {
-        if (t.fixed || t.view.rank == 0)
+        if (t.fixed || t.view.rank == 0 || t.written)
           return Corrupt("'", m_.program->name, "': method '", m_.info().name, "' has ", DescribeValue(m_.table, t.value), ", a view of the smaller ",
                          DescribeValue(m_.table, root.value));
         t.view.sizes = {};
@@ -150,7 +150,8 @@ class Placer {
     return OkStatus();
   }
 
-  // Kernels take it that what they write is not what they read; only operators in place may read the same tensor.
+  // Kernels take it that what they write is not what they read, but for the tensor that an operator in place updates: written
+  // indices, say, would be used unchecked.
   Status CheckOverlap() {
     enum class Overlap { kNone, kSame, kPart };
     auto overlap = [&](uint32_t x, uint32_t y) {
@@ -172,8 +173,9 @@ class Placer {
             .At(DescribeStep(m_, s), SourceOfStep(m_, s));
       };
       for (size_t r = 0; r < kernel->outputs.size(); ++r) {
-        for (int32_t operand : kernel->operands)
-          if (operand >= 0) DT_RETURN_IF_ERROR(check(kernel->outputs[r], static_cast<uint32_t>(operand), in_place));
+        for (size_t i = 0; i < kernel->operands.size(); ++i)
+          if (const int32_t operand = kernel->operands[i]; operand >= 0)
+            DT_RETURN_IF_ERROR(check(kernel->outputs[r], static_cast<uint32_t>(operand), in_place && i == 0));
         for (size_t k = 0; k < r; ++k) DT_RETURN_IF_ERROR(check(kernel->outputs[r], kernel->outputs[k], false));
       }
     }
@@ -194,11 +196,10 @@ const DelegateEntry* FindDelegate(const MethodImpl& m, std::string_view id) {
 
 // How many arguments of every delegate call are inputs: placement needs to know what is written.
 Status CountDelegateInputs(MethodImpl* m) {
-  const auto& delegates = *m->data().plan->delegates();
   for (size_t s = 0; s < m->steps.size(); ++s) {
     auto* step = std::get_if<DelegateStep>(&m->steps[s]);
     if (!step) continue;
-    const pte::BackendDelegate& d = *delegates.Get(step->index);
+    const pte::BackendDelegate& d = *m->data().plan->delegates()->Get(step->index);
     const DelegateEntry* entry = FindDelegate(*m, d.id()->string_view());
     if (!entry) return NotFound("no delegate ", d.id()->str());
     if (!entry->num_inputs) return Unsupported("delegate ", d.id()->str(), " does not tell its inputs from its outputs");

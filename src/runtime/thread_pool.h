@@ -7,7 +7,7 @@ namespace dovetail {
 
 class ThreadPool {
  public:
-  // 0: one per hardware thread that this process may use.
+  // 0: one per hardware thread.
   explicit ThreadPool(unsigned threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -8,7 +8,9 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 shopt -s nullglob
 status=0
-for target in "$1"/*_fuzz; do
+targets=("$1"/*_fuzz)
+[ ${#targets[@]} -gt 0 ] || { echo "FAILED: there are no fuzz targets in $1" >&2; exit 1; }
+for target in "${targets[@]}"; do
   name=$(basename "$target")
   # The globs of the line that begins with the target's name.
   read -r -a globs <<< "$(sed -n "s/^$name  *//p" tests/fuzz/corpora)"

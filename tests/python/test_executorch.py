@@ -4,10 +4,9 @@ import pathlib
 import subprocess
 
 import pytest
-
-torch = pytest.importorskip("torch")
-runtime = pytest.importorskip("executorch.runtime")
-from safetensors.torch import load_file  # noqa: E402
+import torch
+from executorch import runtime
+from safetensors.torch import load_file
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FIXTURES = ROOT / "tests" / "fixtures"

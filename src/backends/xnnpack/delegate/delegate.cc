@@ -123,6 +123,8 @@ Status XnnpackDelegate::Reshape(size_t input, std::span<const int64_t> sizes) {
   if (!reshape_ && sizes.size() == a.rank &&
       std::equal(sizes.begin(), sizes.end(), a.dims.begin(), [](int64_t x, size_t y) { return static_cast<size_t>(x) == y; }))
     return OkStatus();
+  set_up_ = false;
+  reshape_ = true;  // also when this fails half way
   a.rank = sizes.size();
   for (size_t i = 0; i < a.rank; ++i) {
     if (sizes[i] > a.external.bounds.sizes[i])
@@ -131,10 +133,7 @@ Status XnnpackDelegate::Reshape(size_t input, std::span<const int64_t> sizes) {
     a.dims[i] = static_cast<size_t>(sizes[i]);
   }
   const xnn_status s = xnn_reshape_external_value(runtime_.get(), a.external.id, a.rank, a.dims.data());
-  if (s != xnn_status_success) return Failed("setting the size of an input", s);
-  set_up_ = false;
-  reshape_ = true;
-  return OkStatus();
+  return s == xnn_status_success ? OkStatus() : Failed("setting the size of an input", s);
 }
 
 Status XnnpackDelegate::ReshapeRuntime() {
