@@ -23,11 +23,10 @@ TABLE: dict[str, list[str]] = {
     "ir": ["ops"],
     "import": ["ir"],
     "passes": ["ir"],
-    "quant": ["passes"],
     "backends": ["ir", "format"],  # the interface of all backends' compile halves
     "lower": ["backends"],
     "delegate": ["runtime"],
-    "compile": ["import", "passes", "quant", "lower"],
+    "compile": ["import", "passes", "lower"],
     "cli": ["compile", "llm", "delegate"],
 }
 

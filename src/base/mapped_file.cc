@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -86,31 +85,6 @@ Status AtomicFile::Write(const void* data, size_t size) {
     p += n;
     size -= static_cast<size_t>(n);
     offset_ += static_cast<uint64_t>(n);
-  }
-  return OkStatus();
-}
-
-Status AtomicFile::WriteZeros(size_t size) {
-  static const char zeros[4096] = {};
-  while (size > 0) {
-    size_t n = std::min(size, sizeof zeros);
-    DT_RETURN_IF_ERROR(Write(zeros, n));
-    size -= n;
-  }
-  return OkStatus();
-}
-
-Status AtomicFile::Overwrite(uint64_t offset, const void* data, size_t size) {
-  const char* p = static_cast<const char*>(data);
-  while (size > 0) {
-    ssize_t n = ::pwrite(fd_, p, size, static_cast<off_t>(offset));
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      return IoError("cannot write '", path_, "': ", ErrnoText());
-    }
-    p += n;
-    offset += static_cast<uint64_t>(n);
-    size -= static_cast<size_t>(n);
   }
   return OkStatus();
 }

@@ -32,7 +32,7 @@ class MappedFile {
   std::string path_;
 };
 
-// Writes to PATH.tmp.<pid> and renames on Commit; the destructor removes an uncommitted file.
+// Writes to PATH.tmp.<pid> and renames on Commit; the destructor removes an uncommitted file. What is at PATH must be a regular file, or nothing.
 class AtomicFile {
  public:
   static Result<std::unique_ptr<AtomicFile>> Create(const std::string& path);
@@ -41,8 +41,6 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   Status Write(const void* data, size_t size);
-  Status WriteZeros(size_t size);
-  Status Overwrite(uint64_t offset, const void* data, size_t size);
   uint64_t offset() const { return offset_; }
   Status Commit();
 

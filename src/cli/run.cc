@@ -20,8 +20,18 @@ struct RunFlags {
   bool dump_states = false;
 };
 
+// NumPy has no bf16: it is written as f32, which holds every value of it.
 NamedArray ToArray(std::string name, const TensorView& t) {
   NamedArray a{std::move(name), t.dtype, {t.shape().begin(), t.shape().end()}, {}};
+  if (t.dtype == DType::kBF16) {
+    a.dtype = DType::kF32;
+    a.data.resize(t.nbytes() * 2);
+    for (size_t i = 0; i < t.nbytes() / 2; ++i) {
+      const float value = BFloat16ToFloat(static_cast<const uint16_t*>(t.data)[i]);
+      std::memcpy(a.data.data() + i * sizeof(float), &value, sizeof(float));
+    }
+    return a;
+  }
   a.data.resize(t.nbytes());
   if (!a.data.empty()) std::memcpy(a.data.data(), t.data, a.data.size());
   return a;
@@ -41,6 +51,15 @@ Result<std::vector<TensorView>> Match(const MethodInfo& info, std::vector<NamedA
       if (a.name == info.inputs[i].name || (!found && a.name == StrCat("input_", i))) found = &a;
     if (!found) return InvalidArgument("'", file, "' has no array '", info.inputs[i].name, "' (or 'input_", i, "'); it has: ", names);
     if (found->shape.size() > kMaxRank) return InvalidArgument("array '", found->name, "' of '", file, "' has rank ", found->shape.size());
+    if (found->dtype == DType::kF32 && info.inputs[i].dtype == DType::kBF16) {
+      for (size_t k = 0; k < found->data.size() / sizeof(float); ++k) {
+        float value;
+        std::memcpy(&value, found->data.data() + k * sizeof(float), sizeof(float));
+        const uint16_t narrow = FloatToBFloat16(value);
+        std::memcpy(found->data.data() + k * sizeof(narrow), &narrow, sizeof(narrow));
+      }
+      found->dtype = DType::kBF16;
+    }
     inputs.emplace_back(found->dtype, found->shape, found->data.data());
   }
   return inputs;
@@ -63,7 +82,27 @@ Status CheckOutputs(const RunFlags& flags) {
   return OkStatus();
 }
 
+std::string OutputPath(const RunFlags& flags, const std::string& call) {
+  return (std::filesystem::path(flags.output) / std::filesystem::path(call).filename().replace_extension(".npz")).string();
+}
+
+// An output must replace neither a call nor the output of another one. A call may be given several times: the last one's output stays.
+Status CheckOutputs(const RunFlags& flags) {
+  std::error_code error;
+  for (const std::string& call : flags.calls) {
+    const std::string path = OutputPath(flags, call);
+    for (const std::string& other : flags.calls) {
+      if (std::filesystem::equivalent(path, other, error))
+        return InvalidArgument("the output of '", call, "' would replace the call '", other, "'; choose another folder with -o");
+      if (call != other && OutputPath(flags, other) == path && !std::filesystem::equivalent(call, other, error))
+        return InvalidArgument("the outputs of '", call, "' and '", other, "' would both be '", path, "'; rename one of the calls");
+    }
+  }
+  return OkStatus();
+}
+
 Status Run(const RunFlags& flags, bool json) {
+  DT_RETURN_IF_ERROR(CheckOutputs(flags));
   DT_RETURN_IF_ERROR(CheckOutputs(flags));
   DT_ASSIGN_OR_RETURN(LoadedProgram loaded, LoadProgram(flags.model, flags.method, flags.threads));
   std::error_code error;

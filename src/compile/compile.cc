@@ -1,6 +1,7 @@
 #include "compile/compile.h"
 
 #include <chrono>
+#include <filesystem>
 
 #include "backends/xnnpack/backend.h"
 #include "compile/emit.h"
@@ -46,6 +47,17 @@ void CountGraph(const Module& module, const Graph& graph, bool delegated, Compil
   }
 }
 
+// Writing replaces the file of that name: it must not be a device, a folder, or what is being compiled.
+Status CheckOutput(const std::string& output, const std::string& input, const CompileOptions& options) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(output, error) && !fs::is_regular_file(output, error)) return InvalidArgument("cannot write '", output, "': it is not a regular file");
+  bool is_input = fs::equivalent(output, input, error);
+  for (const auto& [name, path] : options.methods) is_input |= fs::equivalent(output, path, error);
+  if (is_input) return InvalidArgument("the output '", output, "' is also the input; write to another file");
+  return OkStatus();
+}
+
 Status RunNamed(std::string_view pass, Module& module) { return RunPass(*FindPass(pass), module); }
 
 Result<Module> Prepare(const std::string& input, const CompileOptions& options, const std::vector<const Backend*>& backends, CompileReport& report) {
@@ -88,10 +100,11 @@ Result<CompileReport> CompileFile(const std::string& input, const std::string& o
   const auto start = std::chrono::steady_clock::now();
   MemorySampler sampler;
   CompileReport report;
+  DT_RETURN_IF_ERROR(CheckOutput(output, input, options));
   DT_ASSIGN_OR_RETURN(const std::vector<const Backend*> backends, FindBackends(options.backends));
   DT_ASSIGN_OR_RETURN(Module module, Prepare(input, options, backends, report));
   const StateSets before = CollectStates(module);
-  DT_RETURN_IF_ERROR(LowerStates(module));
+  DT_RETURN_IF_ERROR(LowerStates(module, options.stock_runtime));
   DT_RETURN_IF_ERROR(Verify(module));
   DT_RETURN_IF_ERROR(CheckStates(before, CollectStates(module)));
   EmitStats stats;

@@ -42,6 +42,7 @@ struct Shared {
   std::map<uint32_t, uint32_t> constant_index;              // Module constant -> 1-based index into program.constants
   std::map<const std::byte*, std::string> key_of_storage;   // of shared data already stored
   std::map<std::string, size_t> named;                      // key -> index into named_data
+  std::map<std::string, const Constant*> constant_of_key;   // null: made by a lowering
   std::vector<pte::AllocationDesc> state_place;             // by state
   std::vector<uint32_t> state_initial;                      // by state: data_buffer_idx
   uint64_t state_bytes = 0;
@@ -120,14 +121,13 @@ class MethodEmitter {
         for (size_t d = 0; d < graph_.type(v).rank(); ++d) {
           const Dim dim = graph_.type(v).shape[d];
           if (exact ? dim.symbol() != symbol : dim.symbols() != std::vector<std::string>{std::string(symbol)}) continue;
-          auto at = [&](int64_t x) { return dim.Evaluate([x](std::string_view) { return std::optional(x); }).value_or(0); };
-          const int64_t b = at(0), a = at(1) - b;
-          if (a == 0 || at(2) != 2 * a + b) continue;
+          const std::optional<AffineDim> affine = AsAffine(dim);
+          if (!affine) continue;
           DT_ASSIGN_OR_RETURN(const int32_t tensor, Tensor(v));
           int32_t size = Add(int64_t{0});
           Call("aten::sym_size.int", {tensor, Int(static_cast<int64_t>(d)), size});
-          if (b != 0) size = Binary("sub", size, Int(b));
-          if (a != 1) size = Binary("floordiv", size, Int(a));
+          if (affine->b != 0) size = Binary("sub", size, Int(affine->b));
+          if (affine->a != 1) size = Binary("floordiv", size, Int(affine->a));
           return size;
         }
       }
@@ -263,7 +263,11 @@ class MethodEmitter {
     d.blob_index = static_cast<uint32_t>(shared_.program.delegate_blobs.size() - 1);
     method_.delegates.push_back(std::move(d));
     for (SharedData& data : lowered.shared) {
-      if (shared_.named.contains(data.key)) continue;
+      if (auto known = shared_.named.find(data.key); known != shared_.named.end()) {
+        if (data.constant && shared_.constant_of_key[data.key] != data.constant) return Internal("two weights are stored under '", data.key, "'");
+        continue;
+      }
+      shared_.constant_of_key[data.key] = data.constant;
       shared_.named[data.key] = shared_.program.named_data.size();
       pte::NamedDataDesc named;
       named.keys = {data.key};
@@ -398,7 +402,7 @@ bool IsStockOperator(std::string_view name) {
 }
 
 Result<pte::ProgramDesc> Emit(const Module& module, const EmitOptions& options, EmitStats& stats) {
-  Shared shared{module, options, {}, {}, {}, {}, {}, {}, 0, {}, {}};
+  Shared shared{module, options, {}, {}, {}, {}, {}, {}, {}, 0, {}, {}};
   shared.meta.symbols = module.symbols;
   shared.program.inline_delegate_blobs = options.stock;
   for (const State& s : module.states) {

@@ -19,9 +19,22 @@ int InPlaceOperand(const Node& n, uint32_t result) {
   return -1;
 }
 
+// ExecuTorch's index_put_ takes one list of positions and replaces what is there.
+bool StockTakesInPlace(const Graph& graph, const Node& index_put) {
+  if (GetAttr(index_put, "accumulate").Bool()) return false;
+  size_t indices = 0;
+  for (size_t i = 1; i + 1 < index_put.operands.size(); ++i) {
+    if (index_put.operands[i] == kNone) continue;
+    const TensorType& index = graph.type(index_put.operands[i]);
+    if (index.rank() != 1 || index.dtype == DType::kBool) return false;
+    ++indices;
+  }
+  return indices == 1;
+}
+
 class StateLowering {
  public:
-  StateLowering(Module& module, Graph& graph) : module_(module), graph_(graph) {}
+  StateLowering(Module& module, Graph& graph, bool stock_runtime) : module_(module), graph_(graph), stock_runtime_(stock_runtime) {}
 
   Status Run() {
     Number();
@@ -61,6 +74,7 @@ class StateLowering {
       const int operand = InPlaceOperand(update, graph_.value(u).result);
       const ValueId r = graph_.node(read).results[0];
       if (operand < 0 || update.operands[static_cast<size_t>(operand)] != r) continue;
+      if (stock_runtime_ && update.op == OpId::kIndexPut && !StockTakesInPlace(graph_, update)) continue;
       if (std::count(update.operands.begin(), update.operands.end(), r) != 1) continue;
       if (last_use_[r] > position_[made_by]) continue;
       // Later contents of the state must not be seen through u.
@@ -128,6 +142,7 @@ class StateLowering {
 
   Module& module_;
   Graph& graph_;
+  bool stock_runtime_;
   std::vector<size_t> position_, last_use_;
   std::unordered_map<uint32_t, std::vector<NodeId>> accesses_;
   std::unordered_map<NodeId, size_t> written_at_;  // state.write -> position of the update in place
@@ -150,9 +165,9 @@ bool IsStateMemory(const Graph& graph, ValueId v, uint32_t* state) {
   return false;
 }
 
-Status LowerStates(Module& module) {
+Status LowerStates(Module& module, bool stock_runtime) {
   for (auto& g : module.graphs) {
-    DT_RETURN_IF_ERROR(StateLowering(module, *g).Run());
+    DT_RETURN_IF_ERROR(StateLowering(module, *g, stock_runtime).Run());
     // Outputs are memory of their own: never a state's, a constant's, an input's, nor one tensor twice.
     std::vector<ValueId> seen;
     Builder builder(module, *g);

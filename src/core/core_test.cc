@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "core/attr.h"
 #include "core/tensor_type.h"
@@ -36,6 +37,24 @@ TEST(DimTest, EvaluatesAndBounds) {
   EXPECT_EQ(d.Evaluate([](std::string_view) { return std::nullopt; }), std::nullopt);
   EXPECT_EQ(d.Bounds({{"s0", {1, 5}}}), (DimRange{2, 8}));
   EXPECT_EQ((Dim(0) - Dim::Symbol("s0")).Bounds({{"s0", {1, 5}}}), (DimRange{-5, -1}));
+}
+
+TEST(DimTest, BoundsHoldForNegativeNumbersAndWithoutABound) {
+  const SymbolRanges ranges = {{"s", {1, DimRange::kUnbounded}}, {"t", {1, 10}}, {"u", {5, 10}}};
+  const auto bounds = [&](const char* text) { return Dim::Parse(text)->Bounds(ranges); };
+  EXPECT_EQ(bounds("floordiv(0-u,t)"), (DimRange{-10, -1}));
+  EXPECT_EQ(bounds("mod(s,t-5)"), (DimRange{-3, 4}));
+  EXPECT_EQ(bounds("s-1"), (DimRange{0, DimRange::kUnbounded}));
+}
+
+TEST(DimTest, HostileTextsAreRefusedOrHarmless) {
+  std::string product = "(a+b+c+d+e+f+g+h)";
+  for (int i = 0; i < 100; ++i) product += "*(a+b+c+d+e+f+g+h)";
+  EXPECT_FALSE(Dim::Parse(product).ok());  // 10^12 terms when multiplied out
+  EXPECT_TRUE(Dim::Parse("floordiv(0-9223372036854775807*s-s,0-s)").ok());
+  EXPECT_EQ(Dim::Mod(INT64_MIN, 3), Dim(1));
+  EXPECT_EQ(Dim::Mod(INT64_MIN, -1), Dim(0));
+  EXPECT_EQ(Dim::Mod(7, -3), Dim(-2));
 }
 
 TEST(ShapeTest, Broadcast) {

@@ -405,4 +405,16 @@ Result<Dim> Dim::Parse(std::string_view text) {
   return d;
 }
 
+std::optional<AffineDim> AsAffine(Dim d) {
+  std::vector<std::string> symbols = d.symbols();
+  // An operation such as min() may look affine in a few places.
+  if (symbols.size() != 1 || d.ToString().find('(') != std::string::npos) return std::nullopt;
+  const auto at = [&](int64_t x) { return d.Evaluate([x](std::string_view) { return std::optional(x); }).value_or(0); };
+  const int64_t b = at(0);
+  if (b > INT32_MAX || b < -INT32_MAX) return std::nullopt;
+  const int64_t a = at(1) - b;
+  if (a <= 0 || a > INT32_MAX || at(1000) != 1000 * a + b) return std::nullopt;
+  return AffineDim{std::move(symbols[0]), a, b};
+}
+
 }  // namespace dovetail

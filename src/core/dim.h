@@ -75,4 +75,12 @@ class Dim {
   const DimExpr* expr_ = nullptr;
 };
 
+// d = a * symbol + b.
+struct AffineDim {
+  std::string symbol;
+  int64_t a, b;
+};
+// nullopt unless `d` is of that form with 0 < a <= 2^31 - 1 and |b| <= 2^31 - 1.
+std::optional<AffineDim> AsAffine(Dim d);
+
 }  // namespace dovetail

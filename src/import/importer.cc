@@ -23,20 +23,6 @@ bool IsSymbolic(const Arg& a) {
   return a.type == ArgType::kSymInt || a.type == ArgType::kSymOther || a.type == ArgType::kInt || a.type == ArgType::kBool || a.type == ArgType::kFloat;
 }
 
-// a * symbol + b with a > 0, from its values: nullopt when the expression is no such.
-struct Affine {
-  std::string symbol;
-  int64_t a, b;
-};
-std::optional<Affine> AsAffine(Dim d) {
-  const auto symbols = d.symbols();
-  if (symbols.size() != 1 || d.ToString().find('(') != std::string::npos) return std::nullopt;
-  auto at = [&](int64_t x) { return d.Evaluate([x](std::string_view) { return std::optional(x); }).value_or(0); };
-  const int64_t b = at(0), a = at(1) - b;
-  if (a <= 0 || a > INT32_MAX || b > INT32_MAX || b < -INT32_MAX || at(1000) != 1000 * a + b) return std::nullopt;
-  return Affine{symbols[0], a, b};
-}
-
 // What to do about an operator that cannot be imported.
 std::string_view WayOut(std::string_view target) {
   if (target.starts_with("aten."))
@@ -252,8 +238,14 @@ Status Importer::BindOutputs() {
 Status Importer::WriteMutation(const OutputSpec& spec, ValueId value) {
   auto it = targets_.find(spec.target);
   if (it == targets_.end()) return Corrupt("the export writes '", spec.target, "', which is none of its inputs");
-  if (graph_.type(value) != aliases_.type(it->second))
-    return Corrupt("the export writes ", graph_.type(value).ToString(), " to '", spec.target, "' of type ", aliases_.type(it->second).ToString());
+  const TensorType type = aliases_.type(it->second);
+  if (graph_.type(value).dtype != type.dtype)
+    return Unsupported("the export writes ", graph_.type(value).ToString(), " to '", spec.target, "' of type ", type.ToString(),
+                       "; run_decompositions() loses the conversion of a copy_, so save the program before it, or convert in the model");
+  const FxNode writing;
+  Call call(context_, writing);
+  value = call.Expand(value, type.shape);  // run_decompositions() makes the source of a copy_ the new value, whatever its shape
+  if (!call.ok()) return call.TakeStatus().While(StrCat("writing '", spec.target, "'"));
   return aliases_.Write(it->second, value);
 }
 

@@ -1,5 +1,7 @@
 #include "ir/builder.h"
 
+#include <algorithm>
+
 #include <cstring>
 
 #include "base/check.h"
@@ -75,15 +77,15 @@ ValueId Builder::Const(uint32_t constant) {
   return graph_.AddResult(id, module_.constants[constant].type);
 }
 
+std::string UniqueConstantName(const Module& module, const std::string& base) {
+  std::string name = base;
+  const auto taken = [&](const Constant& c) { return c.name == name; };
+  for (size_t i = module.constants.size(); std::any_of(module.constants.begin(), module.constants.end(), taken); ++i) name = StrCat(base, "_", i);
+  return name;
+}
+
 ValueId Builder::AddConst(std::string name, TensorType type, std::vector<std::byte> data) {
-  auto taken = [&](const std::string& n) {
-    for (const Constant& c : module_.constants)
-      if (c.name == n) return true;
-    return false;
-  };
-  std::string unique = name;
-  for (size_t i = module_.constants.size(); taken(unique); ++i) unique = StrCat(name, "_", i);
-  module_.constants.push_back(MakeOwnedConstant(unique, std::move(type), std::move(data)));
+  module_.constants.push_back(MakeOwnedConstant(UniqueConstantName(module_, name), std::move(type), std::move(data)));
   return Const(static_cast<uint32_t>(module_.constants.size() - 1));
 }
 

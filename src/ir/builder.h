@@ -48,6 +48,9 @@ class Builder {
   std::vector<NodeId>* order_;
 };
 
+// `base`, with a number behind it if a constant has that name.
+std::string UniqueConstantName(const Module& module, const std::string& base);
+
 // Runs the operator's inference for operands of `graph`; `num_results` types.
 Result<std::vector<TensorType>> InferTypes(const Module& module, const Graph& graph, OpId op, std::span<const ValueId> operands,
                                            std::span<const Attr> attrs, size_t num_results);

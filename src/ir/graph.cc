@@ -114,26 +114,4 @@ const Constant* GetConstant(const Module& module, const Graph& graph, ValueId v)
   return n ? &module.constants[n->ref] : nullptr;
 }
 
-std::optional<double> GetScalar(const Module& module, const Graph& graph, ValueId v) {
-  if (const Node* full = graph.producer_if(v, OpId::kFull); full && graph.type(v).shape.numel() == Dim(1)) {
-    const Attr& fill = GetAttr(*full, "fill_value");
-    const bool symbolic = fill.is<Dim>() && !fill.get<Dim>()->is_constant();
-    return symbolic ? std::nullopt : std::optional(fill.Number());
-  }
-  const Constant* c = GetConstant(module, graph, v);
-  if (!c || !c->data_known || c->type.shape.numel() != Dim(1)) return std::nullopt;
-  std::byte bytes[8];
-  c->CopyTo(bytes);
-  switch (c->type.dtype) {
-    case DType::kBool: return static_cast<double>(*reinterpret_cast<uint8_t*>(bytes) != 0);
-    case DType::kF32: return *reinterpret_cast<float*>(bytes);
-    case DType::kF64: return *reinterpret_cast<double*>(bytes);
-    case DType::kI64: return static_cast<double>(*reinterpret_cast<int64_t*>(bytes));
-    case DType::kI32: return *reinterpret_cast<int32_t*>(bytes);
-    case DType::kF16: return HalfToFloat(*reinterpret_cast<uint16_t*>(bytes));
-    case DType::kBF16: return BFloat16ToFloat(*reinterpret_cast<uint16_t*>(bytes));
-    default: return std::nullopt;
-  }
-}
-
 }  // namespace dovetail

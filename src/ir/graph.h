@@ -154,7 +154,5 @@ const Attr& GetAttr(const Node& node, std::string_view name);
 ValueId GetOperand(const Node& node, std::string_view name);
 // The constant that `v` is, or null.
 const Constant* GetConstant(const Module& module, const Graph& graph, ValueId v);
-// A constant of one element (rank 0 or all dims 1) as a number.
-std::optional<double> GetScalar(const Module& module, const Graph& graph, ValueId v);
 
 }  // namespace dovetail

@@ -168,12 +168,10 @@ Result<Bindings> BindSymbols(const Module& module, const Graph& graph, std::span
     if (got.rank() != want.rank())
       return InvalidArgument("input '", name(i), "' has rank ", got.rank(), ", expected ", want.rank(), " (", want.ToString(), ")");
     for (size_t d = 0; d < want.rank(); ++d) {
-      // Affine in one symbol: a * s + b.
-      const std::vector<std::string> symbols = want.shape[d].symbols();
-      if (symbols.size() != 1 || bindings.contains(symbols[0])) continue;
-      auto at = [&](int64_t x) { return want.shape[d].Evaluate([x](std::string_view) { return std::optional(x); }).value_or(0); };
-      const int64_t b = at(0), a = at(1) - b, size = got.shape[d].value();
-      if (a != 0 && (size - b) % a == 0 && at((size - b) / a) == size) bindings[symbols[0]] = (size - b) / a;
+      const std::optional<AffineDim> affine = AsAffine(want.shape[d]);
+      if (!affine || bindings.contains(affine->symbol)) continue;
+      const int64_t scaled = got.shape[d].value() - affine->b;
+      if (scaled % affine->a == 0) bindings[affine->symbol] = scaled / affine->a;
     }
   }
   for (size_t i = 0; i < inputs.size(); ++i) {

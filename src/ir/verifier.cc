@@ -133,6 +133,9 @@ Status Verify(const Module& module) {
   for (const auto& g : module.graphs)
     if (!names.insert(g->name).second) return InvalidArgument("two graphs are named '", g->name, "'");
   names.clear();
+  for (const Constant& c : module.constants)
+    if (!names.insert(c.name).second) return InvalidArgument("two constants are named '", c.name, "'");
+  names.clear();
   for (const State& s : module.states) {
     if (!names.insert(s.name).second) return InvalidArgument("two states are named '", s.name, "'");
     if (!s.type.shape.is_constant()) return InvalidArgument("state '", s.name, "' has a dynamic shape");

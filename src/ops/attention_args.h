@@ -40,14 +40,14 @@ struct AttentionArgs {
   // How many keys, from the first, row `row` may attend by `positions` and `is_causal`.
   int64_t KeysOf(int64_t row) const {
     int64_t n = keys;
-    if (positions.present()) n = std::min(n, IndexAt(positions, row) + 1);
+    if (positions.present()) n = std::min(n - 1, IndexAt(positions, row)) + 1;
     return causal ? std::min(n, row + 1) : n;
   }
-  // Positions index the keys.
+  // A position past the keys lets its row see all of them, as the mask "key <= position" does.
   Status CheckPositions() const {
     for (int64_t i = 0; positions.present() && i < rows; ++i) {
       const int64_t p = IndexAt(positions, i);
-      if (p < 0 || p >= keys) return OutOfRange("attention: position ", p, " of row ", i, " is outside the ", keys, " keys");
+      if (p < 0) return OutOfRange("attention: position ", p, " of row ", i, " is negative");
     }
     return OkStatus();
   }

@@ -1,6 +1,7 @@
 // An attention mask that is provably "row i attends keys 0..positions[i]" becomes the operand `positions`, so that neither the mask
 // nor the keys behind the bound are touched. Two spellings: rows of a constant lower triangle picked by an index, and
-// iota(T) <= positions[:, None]. A position outside the keys becomes an error; the second spelling would let through all keys or none.
+// iota(T) <= positions[:, None]. A negative position becomes an error; the first spelling would count it
+// from the end, the second would let through no key.
 #include <cstring>
 
 #include "passes/match.h"

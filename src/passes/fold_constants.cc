@@ -12,13 +12,6 @@ namespace {
 
 constexpr int64_t kMaxFoldedBytes = int64_t{1} << 16;
 
-std::string UniqueName(const Module& module, const std::string& base) {
-  std::string name = base;
-  const auto taken = [&](const Constant& c) { return c.name == name; };
-  for (int i = 1; std::any_of(module.constants.begin(), module.constants.end(), taken); ++i) name = StrCat(base, ".", i);
-  return name;
-}
-
 // The constant under the same bytes with other strides, or nullopt.
 std::optional<Constant> Restride(const Node& n, const Constant& c, const TensorType& to) {
   Constant r = c;
@@ -88,7 +81,7 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   if (n.operands.size() == 1 && n.operands[0] != kNone) {
     const Constant& source = *GetConstant(c.module, g, n.operands[0]);
     if (auto restrided = Restride(n, source, type)) {
-      restrided->name = UniqueName(c.module, StrCat(source.name, ".", GetOp(n.op).name));
+      restrided->name = UniqueConstantName(c.module, StrCat(source.name, ".", GetOp(n.op).name));
       c.module.constants.push_back(std::move(*restrided));
       return Replacement(std::vector<ValueId>{c.builder.Const(static_cast<uint32_t>(c.module.constants.size() - 1))});
     }

@@ -21,6 +21,7 @@ ValueId Transposed(RewriteContext& c, const Constant& w) {
     if (k.storage.data() != t.storage.data() || k.offset != t.offset || k.strides != t.strides) continue;
     if (k.data_known && t.data_known && k.type == t.type && k.stored == t.stored) return c.builder.Const(i);
   }
+  t.name = UniqueConstantName(c.module, t.name);
   c.module.constants.push_back(std::move(t));
   return c.builder.Const(static_cast<uint32_t>(c.module.constants.size() - 1));
 }

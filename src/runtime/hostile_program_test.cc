@@ -65,6 +65,31 @@ TEST(HostileProgram, AnOutputSharesNoMemoryWithAnOperand) {
   EXPECT_HAS(ErrorOf(m), "shares memory");
 }
 
+TEST(HostileProgram, AnIndexIsNotOverwrittenByWhatItPlaces) {
+  pte::MethodDesc m;
+  m.operators = {{"aten::index_put_", ""}};
+  m.non_const_buffer_sizes = {0, 192};
+  m.instructions = {pte::KernelCallDesc{0, {0, 2, 3, 4, 0}}};
+  m.values = {samples::Planned({8}, 0, DType::kI64), samples::Planned({8}, 0, DType::kI64), pte::OptionalTensorListDesc{{1}},
+              samples::Planned({8}, 64, DType::kI64), false};
+  EXPECT_HAS(ErrorOf(m), "shares memory");
+  m.values[1] = samples::Planned({8}, 128, DType::kI64);
+  EXPECT_EQ(ErrorOf(m), "");
+}
+
+TEST(HostileProgram, PaddingAndWindowsStayInside) {
+  pte::MethodDesc m;
+  m.operators = {{"aten::constant_pad_nd", "out"}};
+  m.instructions = {pte::KernelCallDesc{0, {0, 1, 4, 5, 5}}};
+  m.values = {Unplanned({3}), pte::IntListDesc{{2, 3}}, INT64_MIN, INT64_MAX, int64_t{0}, Unplanned({2})};
+  EXPECT_HAS(ErrorOf(m), "constant_pad_nd: an amount of -9223372036854775808");
+  m.operators = {{"aten::max_pool2d_with_indices", "out"}};
+  m.values = {Unplanned({1, 1, 1}), pte::IntListDesc{{2, 2}}, int64_t{2}, int64_t{100}, int64_t{50}, Unplanned({1, 1, 1}), Unplanned({1, 1, 1}, DType::kI64),
+              pte::IntListDesc{{3, 3}}, pte::IntListDesc{{4, 4}}, false, int64_t{1}, pte::IntListDesc{{10, 10}}};
+  m.instructions = {pte::KernelCallDesc{0, {0, 1, 11, 8, 7, 9, 5, 6, 5, 6}}};
+  EXPECT_HAS(ErrorOf(m), "a dilated window meets no element");
+}
+
 TEST(HostileProgram, AnInputIsNoConstant) {
   pte::MethodDesc m;
   pte::TensorDesc constant = Unplanned({2});

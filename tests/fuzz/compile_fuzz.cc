@@ -53,7 +53,7 @@ Status Lower(Module& module, std::span<const Backend* const> backends, bool stoc
   DT_RETURN_IF_ERROR(Partition(module, backends).status().Clone());
   if (stock) DT_RETURN_IF_ERROR(RunPass(*FindPass("decompose_for_stock"), module));
   const StateSets before = CollectStates(module);
-  DT_RETURN_IF_ERROR(LowerStates(module));
+  DT_RETURN_IF_ERROR(LowerStates(module, stock));
   MustHold(Verify(module), "lower_states");
   MustHold(CheckStates(before, CollectStates(module)), "lower_states");
   return IsSmall(module) ? OkStatus() : OutOfRange("too large");

@@ -96,7 +96,7 @@ def test_flags_that_this_version_lacks(cli, tmp_path):
 def test_wrong_usage(cli):
     assert "the verbs are compile, run" in cli("comple", code=2).stderr
     for arguments in ((), ("compile",), ("compile", "a.pt2"), ("compile", "a.pt2", "-o", "b", "--nonsense"), ("run", "a.pte"), ("generate",),
-                      ("compile", "a.pt2", "-o", "b", "--runtime", "other"), ("generate", "a.pte", "--tokenizer", "b", "--max-tokens", "many")):
+                      ("compile", "a.pt2", "-o", "b", "--runtime", "other"), ("compile", "a.pt2", "-o", "b", "--method", "c.pt2"), ("generate", "a.pte", "--tokenizer", "b"), ("generate", "a.pte", "--tokenizer", "b", "--max-tokens", "many")):
         done = cli(*arguments, code=2)
         assert done.stdout == "" and done.stderr
     for verb in ("compile", "run", "generate", "inspect", "explain", "ops", "opt"):
@@ -150,6 +150,20 @@ def test_run_carries_states_over_and_dumps_them(cli, llama, tmp_path, form):
         np.testing.assert_allclose(got["output_0"], want, rtol=0, atol=1e-4 * np.ptp(want))
         states = [k for k in got.files if k.startswith("state.")]
         assert len(states) == 4 and all(np.any(got[k]) for k in states)
+
+
+def test_no_call_is_lost_under_an_output(cli, llama, tmp_path):
+    np.savez(tmp_path / "call.npz", input_0=np.array([[1, 2]]), input_1=np.array([0, 1]))
+    before = (tmp_path / "call.npz").read_bytes()
+    assert "would be overwritten" in cli("run", llama, tmp_path / "call.npz", "-o", tmp_path, code=1).stderr
+    assert (tmp_path / "call.npz").read_bytes() == before
+    (tmp_path / "b").mkdir()
+    shutil.copy(tmp_path / "call.npz", tmp_path / "b" / "call.npz")
+    assert "two calls" in cli("run", llama, tmp_path / "call.npz", tmp_path / "b" / "call.npz", "-o", tmp_path / "out", code=1).stderr
+
+
+def test_a_device_is_not_replaced(cli):
+    assert "not a regular file" in cli("compile", "tests/fixtures/sig_constants.pt2", "-o", "/dev/null", code=1).stderr
 
 
 def test_run_takes_inputs_by_name(cli, llama, tmp_path):

@@ -149,7 +149,9 @@ const Constant* Lowering::F32Constant(ValueId v) const {
 }
 
 Id Lowering::Weight(const Constant& c) {
-  if (auto it = weights_.find(c.name); it != weights_.end()) return it->second;
+  // Names of parameters are the user's: kept apart from keys that lowerings and the program choose.
+  const std::string key = "weight:" + c.name;
+  if (auto it = weights_.find(key); it != weights_.end()) return it->second;
   if (mode_ == Mode::kCheck) return NewValue(c.type.shape);
   if (!c.data_known) Fail(StrCat("the data of constant '", c.name, "' are not known"));
   XnnConstant data;
@@ -158,10 +160,10 @@ Id Lowering::Weight(const Constant& c) {
     data.bytes.resize(data.size);
     if (c.data_known) c.CopyTo(data.bytes.data());
   } else {
-    data.key = c.name;
-    shared_.push_back({c.name, &c, {}});
+    data.key = key;
+    shared_.push_back({key, &c, {}});
   }
-  return weights_[c.name] = NewConstant(c.type.shape, std::move(data));
+  return weights_[key] = NewConstant(c.type.shape, std::move(data));
 }
 
 Id Lowering::Weight(std::string key, Shape shape, const std::function<std::vector<float>()>& make) {
@@ -189,11 +191,20 @@ Id Lowering::Unary(Kind kind, Id x) { return Emit(XnnNode(kind, {x}), shape(x));
 
 Id Lowering::Clamp(Id x, double min, double max) {
   if (!(min < max)) Fail("a clamp whose bounds are not in order");
+  // XNNPACK fuses a clamp into the clamp before it by intersecting their ranges, which is wrong where these do not overlap.
+  double low = min, high = max;
+  if (auto before = ranges_.find(x); before != ranges_.end()) {
+    low = std::max(low, before->second.first);
+    high = std::min(high, before->second.second);
+  }
+  if (!(low < high)) return Binary(Kind::XNNMinimum, Binary(Kind::XNNMaximum, x, Number(min)), Number(max));
   XnnNode node(Kind::XNNClamp, {x});
   node.ranged = true;
   node.min = static_cast<float>(min);
   node.max = static_cast<float>(max);
-  return Emit(std::move(node), shape(x));
+  const Id y = Emit(std::move(node), shape(x));
+  ranges_[y] = {low, high};
+  return y;
 }
 
 Id Lowering::Binary(Kind kind, Id a, Id b) {
@@ -203,7 +214,10 @@ Id Lowering::Binary(Kind kind, Id a, Id b) {
   return Emit(XnnNode(kind, {a, b}), result);
 }
 
-Id Lowering::Softmax(Id x) { return Emit(XnnNode(Kind::XNNSoftmax, {x}), shape(x)); }
+Id Lowering::Softmax(Id x) {
+  if (!shape(x).empty() && shape(x).back() == Dim(0)) Fail("a softmax over no elements");
+  return Emit(XnnNode(Kind::XNNSoftmax, {x}), shape(x));
+}
 
 Id Lowering::Reshape(Id x, const Shape& to) {
   if (shape(x) == to) return x;
@@ -293,6 +307,7 @@ Id Lowering::MatMul(Id a, Id b, bool transpose_b) {
     Fail("a matrix product with a vector");
     return NewValue(x);
   }
+  if (x.back() == Dim(0)) Fail("a matrix product that sums no elements");
   Result<Shape> batch = Broadcast(Shape(x.dims().first(x.rank() - 2)), Shape(y.dims().first(y.rank() - 2)));
   if (!batch.ok()) Fail(std::string(batch.status().message()));
   Shape to = batch.ok() ? *batch : Shape();

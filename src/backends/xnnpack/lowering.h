@@ -137,6 +137,7 @@ class Lowering {
   std::vector<XnnConstant> constants_{1};  // entry 0 is reserved
   std::map<std::pair<ValueId, Order>, Id> bound_;
   std::map<uint64_t, Id> numbers_;
+  std::map<Id, std::pair<double, double>> ranges_;  // of what a chain of clamps gives, as XNNPACK fuses it
   std::map<std::string, Id, std::less<>> weights_;
   std::vector<SharedData> shared_;
 };
