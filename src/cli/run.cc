@@ -51,7 +51,7 @@ Result<std::vector<TensorView>> Match(const MethodInfo& info, std::vector<NamedA
       if (a.name == info.inputs[i].name || (!found && a.name == StrCat("input_", i))) found = &a;
     if (!found) return InvalidArgument("'", file, "' has no array '", info.inputs[i].name, "' (or 'input_", i, "'); it has: ", names);
     if (found->shape.size() > kMaxRank) return InvalidArgument("array '", found->name, "' of '", file, "' has rank ", found->shape.size());
-    if (found->dtype == DType::kF32 && info.inputs[i].dtype == DType::kBF16) {
+    if (found->dtype == DType::kF32 && info.inputs[i].type.dtype == DType::kBF16) {
       for (size_t k = 0; k < found->data.size() / sizeof(float); ++k) {
         float value;
         std::memcpy(&value, found->data.data() + k * sizeof(float), sizeof(float));
@@ -82,27 +82,7 @@ Status CheckOutputs(const RunFlags& flags) {
   return OkStatus();
 }
 
-std::string OutputPath(const RunFlags& flags, const std::string& call) {
-  return (std::filesystem::path(flags.output) / std::filesystem::path(call).filename().replace_extension(".npz")).string();
-}
-
-// An output must replace neither a call nor the output of another one. A call may be given several times: the last one's output stays.
-Status CheckOutputs(const RunFlags& flags) {
-  std::error_code error;
-  for (const std::string& call : flags.calls) {
-    const std::string path = OutputPath(flags, call);
-    for (const std::string& other : flags.calls) {
-      if (std::filesystem::equivalent(path, other, error))
-        return InvalidArgument("the output of '", call, "' would replace the call '", other, "'; choose another folder with -o");
-      if (call != other && OutputPath(flags, other) == path && !std::filesystem::equivalent(call, other, error))
-        return InvalidArgument("the outputs of '", call, "' and '", other, "' would both be '", path, "'; rename one of the calls");
-    }
-  }
-  return OkStatus();
-}
-
 Status Run(const RunFlags& flags, bool json) {
-  DT_RETURN_IF_ERROR(CheckOutputs(flags));
   DT_RETURN_IF_ERROR(CheckOutputs(flags));
   DT_ASSIGN_OR_RETURN(LoadedProgram loaded, LoadProgram(flags.model, flags.method, flags.threads));
   std::error_code error;

@@ -78,6 +78,30 @@ TEST(LowerStates, ACacheIsUpdatedInPlace) {
   EXPECT_EQ(Count(m, OpId::kClone), 0u);
 }
 
+// ExecuTorch's index_put_ has neither accumulate nor several indices: such an update is made apart and copied.
+TEST(LowerStates, TheStockRuntimeUpdatesInPlaceOnlyWhatItCan) {
+  auto updates = [](const char* attrs) {
+    auto m = Parse(StrCat(R"(module {
+  constant @i : i64[2] = [1,3]
+  state @a : f32[4] = [10.0,11.0,12.0,13.0]
+  graph @f(%x: f32[2]) {
+    %i = const @i : i64[2]
+    %r = state.read @a : f32[4]
+    %u = index_put %r, %i, %x )", attrs, R"(: f32[4]
+    state.write @a, %u
+    return %u
+  }
+}
+)"));
+    EXPECT_TRUE(m.ok()) << m.status().ToString();
+    Status lowered = LowerStates(*m, true);
+    EXPECT_TRUE(lowered.ok()) << lowered.ToString();
+    return Count(*m, OpId::kIndexPutInplace);
+  };
+  EXPECT_EQ(updates(""), 1u);
+  EXPECT_EQ(updates("{accumulate=true} "), 0u);
+}
+
 TEST(LowerStates, OldContentsUsedAfterTheUpdateAreCopied) {
   const Module m = Lower(R"(    %r = state.read @a : f32[4]
     %u = index_put %r, %i, %half : f32[4]

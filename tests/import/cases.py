@@ -40,6 +40,18 @@ def ramp(*shape, scale=0.5):
 
 # State.
 
+@case(lambda: [(ramp(3),), (ramp(3) * 2,)], core=True)
+class StateBroadcast(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("k", torch.ones(2, 3))
+
+    def forward(self, x):
+        old = self.k.sum()
+        self.k.copy_(x)  # run_decompositions() makes x itself the new value
+        return old
+
+
 @case(lambda: [(torch.tensor([1]), torch.tensor([[5.0, 6.0]])), (torch.tensor([3]), torch.tensor([[7.0, 8.0]]))], core=True)
 class StateInit(nn.Module):
     def __init__(self):
@@ -263,6 +275,13 @@ class Layers(nn.Module):
     def forward(self, x, y):
         return (self.ln(x), self.gn(x), self.rms(x), self.bn1(x), self.bn2(y), self.same1(x), self.same2(y), self.up(x), self.prelu(y), F.adaptive_avg_pool2d(y, 1), F.adaptive_avg_pool2d(y, (3, 2)),
                 F.max_pool2d(y, 2), F.avg_pool2d(y, 3, 2, padding=1), F.pad(x, (1, 2)), F.pad(x, (2, 1), mode="reflect"), F.dropout(x, 0.5, self.training))
+
+
+@case(lambda: [(ramp(2, 3), ramp(2, 4), torch.zeros(2, 0), torch.zeros(0, 4))])
+class Ranges(nn.Module):
+    def forward(self, x, y, wide, high):
+        # Clamps whose ranges do not meet; sums of no elements.
+        return (F.relu(F.hardtanh(x, -2, -1)), F.relu6(x).clamp(-5, 5).clamp(8, 9), x.clamp(1, 2).clamp(-1, 0.5), y + wide @ high, F.softmax(wide, -1), F.linear(wide, wide), F.max_pool2d(wide.reshape(0, 2, 4, 4), 2))
 
 
 @case(lambda: [(ramp(2, 6, scale=0.3),)])

@@ -1,5 +1,6 @@
 #include "backends/xnnpack/lowering.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -181,6 +182,12 @@ Id Lowering::Weight(std::string key, Shape shape, const std::function<std::vecto
 }
 
 Id Lowering::Emit(XnnNode node, Shape shape) {
+  // XNNPACK refuses most tensors without elements, and divides by their sizes in others.
+  auto empty = [](const Shape& s) { return std::any_of(s.begin(), s.end(), [](Dim d) { return d == Dim(0); }); };
+  bool any_empty = empty(shape);
+  for (Id in : node.in)
+    if (in != kNoId) any_empty |= empty(this->shape(in));
+  if (any_empty) Fail("a tensor of no elements");
   node.out = NewValue(shape);
   const Id out = node.out;
   if (mode_ == Mode::kEmit) nodes_.push_back(std::move(node));
@@ -214,10 +221,7 @@ Id Lowering::Binary(Kind kind, Id a, Id b) {
   return Emit(XnnNode(kind, {a, b}), result);
 }
 
-Id Lowering::Softmax(Id x) {
-  if (!shape(x).empty() && shape(x).back() == Dim(0)) Fail("a softmax over no elements");
-  return Emit(XnnNode(Kind::XNNSoftmax, {x}), shape(x));
-}
+Id Lowering::Softmax(Id x) { return Emit(XnnNode(Kind::XNNSoftmax, {x}), shape(x)); }
 
 Id Lowering::Reshape(Id x, const Shape& to) {
   if (shape(x) == to) return x;
@@ -307,7 +311,6 @@ Id Lowering::MatMul(Id a, Id b, bool transpose_b) {
     Fail("a matrix product with a vector");
     return NewValue(x);
   }
-  if (x.back() == Dim(0)) Fail("a matrix product that sums no elements");
   Result<Shape> batch = Broadcast(Shape(x.dims().first(x.rank() - 2)), Shape(y.dims().first(y.rank() - 2)));
   if (!batch.ok()) Fail(std::string(batch.status().message()));
   Shape to = batch.ok() ? *batch : Shape();
