@@ -125,7 +125,7 @@ void AddRun(Context& context) {
   verb->add_option("-o,--output", flags->output, "folder for the outputs")->required();
   verb->add_option("--method", flags->method, "the method to call");
   verb->add_option("--threads", flags->threads, "threads to use; 0: one per core");
-  verb->add_option("--repeat", flags->repeat, "times to run each call")->check(CLI::PositiveNumber);
+  verb->add_option("--repeat", flags->repeat, "times to run each call")->check(CLI::Range(1, 1000000));
   verb->add_flag("--dump-states", flags->dump_states, "also write the states after each call, as state.NAME");
 }
 
