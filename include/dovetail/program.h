@@ -167,7 +167,8 @@ class Method {
 
   const MethodInfo& info() const;
   // One input per info().inputs, in order; an absent one is a default TensorView. Dtypes and sizes are checked against the
-  // program's, by name. The data are never written. After an error outputs are unspecified and states may be half updated.
+  // program's, by name. The data are never written, and must not be this method's own outputs(). After an error outputs are unspecified and states may be half
+  // updated.
   Status Execute(std::span<const TensorView> inputs);
   // Of the last successful Execute, valid until the next one or the end of the instance. An output that is a state or a
   // borrowed input is that memory.

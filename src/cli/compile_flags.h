@@ -1,6 +1,7 @@
 // The flags of `compile`, which `explain` takes too.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ namespace dovetail::cli {
 struct CompileFlags {
   std::string model, quantize = "none", state = "float", runtime = "dovetail", backends = "xnnpack,cpu";
   std::vector<std::string> methods;
+  std::map<std::string, std::vector<std::string>> not_built;  // flags of the contract that later versions have
 
   void AddTo(CLI::App* verb);
   Result<CompileOptions> Options() const;

@@ -20,7 +20,8 @@ Status Explain(const CompileFlags& flags, bool json) {
     j["macs_total"] = r.macs_total;
     j["macs_delegated"] = r.macs_delegated;
     j["nodes"] = nlohmann::ordered_json::array();
-    for (const Placement& n : p.nodes) j["nodes"].push_back({{"op", n.op}, {"backend", n.backend}, {"reason", n.reason}, {"location", n.source}, {"module", n.module_path}});
+    for (const Placement& n : p.nodes)
+      j["nodes"].push_back({{"op", n.op}, {"backend", n.backend}, {"reason", n.reason}, {"location", n.source}, {"module", n.module_path}});
     PrintJson(j);
     return OkStatus();
   }
@@ -44,7 +45,8 @@ Status Explain(const CompileFlags& flags, bool json) {
 
 void AddExplain(Context& context) {
   auto flags = std::make_shared<CompileFlags>();
-  CLI::App* verb = AddVerb(context, "explain", "tells where every operator would run, and why not elsewhere", [flags, &context] { return Explain(*flags, context.json); });
+  CLI::App* verb =
+      AddVerb(context, "explain", "tells where every operator would run, and why not elsewhere", [flags, &context] { return Explain(*flags, context.json); });
   flags->AddTo(verb);
 }
 

@@ -76,8 +76,9 @@ class Session {
                  {"decode_tokens_per_s", r.decode_tokens_per_s}, {"first_token_seconds", r.first_token_seconds}, {"load_seconds", loaded_.seconds}});
     } else {
       std::fputc('\n', stdout);
-      std::fprintf(stderr, "prefill %.1f tokens/s (%lld tokens), decode %.1f tokens/s (%zu tokens)%s\n", r.prefill_tokens_per_s, static_cast<long long>(r.prompt_tokens),
-                   r.decode_tokens_per_s, r.tokens.size(), r.reason == StopReason::kContextFull ? "; stopped because the cache is full" : "");
+      std::fprintf(stderr, "prefill %.1f tokens/s (%lld tokens), decode %.1f tokens/s (%zu tokens)%s\n", r.prefill_tokens_per_s,
+                   static_cast<long long>(r.prompt_tokens), r.decode_tokens_per_s, r.tokens.size(),
+                   r.reason == StopReason::kContextFull ? "; stopped because the cache is full" : "");
     }
     return OkStatus();
   }
@@ -98,7 +99,8 @@ class Session {
 void AddGenerate(Context& context) {
   auto flags = std::make_shared<GenerateFlags>();
   auto prompt = std::make_shared<CLI::Option*>(nullptr);
-  CLI::App* verb = AddVerb(context, "generate", "generates text with a language model", [flags, prompt, &context] { return Session(*flags, context.json).Run((*prompt)->count() > 0); });
+  CLI::App* verb = AddVerb(context, "generate", "generates text with a language model",
+                           [flags, prompt, &context] { return Session(*flags, context.json).Run((*prompt)->count() > 0); });
   verb->add_option("MODEL", flags->model, "a .pte file")->required();
   verb->add_option("--tokenizer", flags->tokenizer, "a tokenizer.json, or its folder")->required();
   *prompt = verb->add_option("--prompt", flags->prompt, "the text to continue, or with --chat to answer");

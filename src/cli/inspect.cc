@@ -57,7 +57,8 @@ void PrintText(const Json& j) {
     for (const Json& item : items) {
       std::string line;
       if (item.is_object())
-        for (const auto& [name, value] : item.items()) line += StrCat(line.empty() ? "" : "  ", name, "=", value.is_string() ? value.get<std::string>() : value.dump());
+        for (const auto& [name, value] : item.items())
+          line += StrCat(line.empty() ? "" : "  ", name, "=", value.is_string() ? value.get<std::string>() : value.dump());
       else line = item.is_string() ? item.get<std::string>() : item.dump();
       std::printf("  %s\n", line.c_str());
     }

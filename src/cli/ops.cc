@@ -15,7 +15,8 @@ void AddOps(Context& context) {
       // What is in the table runs on the cpu; a lowering may still refuse a node, and `explain` says why.
       std::vector<std::string> backends = {"cpu"};
       if (XnnpackBackend().lowers(static_cast<OpId>(i))) backends.insert(backends.begin(), "xnnpack");
-      if (context.json) table.push_back({{"name", op.name}, {"schema", op.schema}, {"program_operator", op.out_variant}, {"imports", op.imports}, {"backends", backends}});
+      if (context.json)
+        table.push_back({{"name", op.name}, {"schema", op.schema}, {"program_operator", op.out_variant}, {"imports", op.imports}, {"backends", backends}});
       else std::printf("%-26s %-12s %s\n", std::string(op.name).c_str(), backends.size() > 1 ? "xnnpack,cpu" : "cpu", std::string(op.schema).c_str());
     }
     if (context.json) PrintJson({{"operators", table}});

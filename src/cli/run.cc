@@ -77,7 +77,8 @@ Status CheckOutputs(const RunFlags& flags) {
     if (!outputs.insert(path).second) return InvalidArgument("two calls would write '", path.string(), "'; run them into different folders, or rename one");
     std::error_code missing;
     for (const std::string& input : flags.calls)
-      if (std::filesystem::equivalent(path, input, missing)) return InvalidArgument("'", input, "' would be overwritten by the outputs; give another folder with -o");
+      if (std::filesystem::equivalent(path, input, missing))
+        return InvalidArgument("'", input, "' would be overwritten by the outputs; give another folder with -o");
   }
   return OkStatus();
 }

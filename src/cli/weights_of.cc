@@ -14,7 +14,8 @@ class Counter {
   std::map<std::string, WeightTotal> Run() {
     for (const pte::ExecutionPlan* plan : *program_.program().execution_plan()) {
       for (const pte::EValue* value : *plan->values())
-        if (const pte::Tensor* t = value->val_as_Tensor(); t && IsConstant(*t)) Add(std::string(Name(FromScalarType(t->scalar_type()))), program_.ConstantData(*t).data(), TensorBytes(*t));
+        if (const pte::Tensor* t = value->val_as_Tensor(); t && IsConstant(*t))
+          Add(std::string(Name(FromScalarType(t->scalar_type()))), program_.ConstantData(*t).data(), TensorBytes(*t));
       if (!plan->delegates()) continue;
       for (const pte::BackendDelegate* d : *plan->delegates())
         if (d->id()->string_view() == kXnnpackDelegateId) AddBlob(program_.DelegateData(*d));

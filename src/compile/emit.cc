@@ -306,7 +306,8 @@ class MethodEmitter {
       const auto range = schema.OperandsOf(p, n.operands.size());
       std::vector<int32_t> items;
       for (size_t i = range.first; i < range.first + range.count; ++i) {
-        DT_ASSIGN_OR_RETURN(const int32_t index, n.operands[i] == kNone && arg.kind == ArgKind::kOptionalTensorList ? Result<int32_t>(-1) : Tensor(n.operands[i]));
+        DT_ASSIGN_OR_RETURN(const int32_t index,
+                            n.operands[i] == kNone && arg.kind == ArgKind::kOptionalTensorList ? Result<int32_t>(-1) : Tensor(n.operands[i]));
         items.push_back(index);
       }
       if (arg.kind == ArgKind::kTensorList) args.push_back(Add(pte::TensorListDesc{items}));
@@ -341,7 +342,8 @@ class MethodEmitter {
       lives.push_back(life);
     }
     const MemoryPlan plan = PlanMemory(lives, kTensorAlignment);
-    for (size_t i = 0; i < lives.size(); ++i) std::get<pte::TensorDesc>(method_.values[static_cast<size_t>(planned_[i].first)]).allocation = pte::AllocationDesc{kActivationMemory, lives[i].offset};
+    for (size_t i = 0; i < lives.size(); ++i)
+      std::get<pte::TensorDesc>(method_.values[static_cast<size_t>(planned_[i].first)]).allocation = pte::AllocationDesc{kActivationMemory, lives[i].offset};
     method_.non_const_buffer_sizes = {0, static_cast<int64_t>(std::max<uint64_t>(plan.peak, kTensorAlignment))};
     if (shared_.state_bytes) method_.non_const_buffer_sizes.push_back(static_cast<int64_t>(shared_.state_bytes));
     stats.planned_bytes = std::max(stats.planned_bytes, plan.peak);

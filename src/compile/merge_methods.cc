@@ -64,10 +64,11 @@ class Merger {
       if (index == module_.states.size()) {
         module_.states.push_back(std::move(s));
       } else if (const State& known = module_.states[index]; known.type != s.type) {
-        return InvalidArgument("state '", s.name, "' is ", s.type.ToString(), " in '", other_.source_file, "' but ", known.type.ToString(), " in '", module_.source_file,
-                               "'; methods share states by name, so export both models with buffers of one shape");
+        return InvalidArgument("state '", s.name, "' is ", s.type.ToString(), " in '", other_.source_file, "' but ", known.type.ToString(), " in '",
+                               module_.source_file, "'; methods share states by name, so export both models with buffers of one shape");
       } else if (!SameContents(known.initial, s.initial)) {
-        return InvalidArgument("state '", s.name, "' starts with other contents in '", other_.source_file, "' than in '", module_.source_file, "'; methods share states by name");
+        return InvalidArgument("state '", s.name, "' starts with other contents in '", other_.source_file, "' than in '", module_.source_file,
+                               "'; methods share states by name");
       }
       states_.push_back(index);
     }

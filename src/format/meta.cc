@@ -84,7 +84,8 @@ Result<MetaProgram> ReadMeta(std::span<const std::byte> bytes, const std::string
   flatbuffers::Verifier verifier(data, bytes.size());
   if (bytes.size() < 8 || !meta::MetaBufferHasIdentifier(data) || !meta::VerifyMetaBuffer(verifier)) return Corrupt("'", name, "': ", kMetaKey, " is damaged");
   const meta::Meta& in = *meta::GetMeta(data);
-  if (in.version() > kVersion) return Unsupported("'", name, "' was made by a later Dovetail: its ", kMetaKey, " has version ", in.version(), ", this runtime reads up to ", kVersion);
+  if (in.version() > kVersion)
+    return Unsupported("'", name, "' was made by a later Dovetail: its ", kMetaKey, " has version ", in.version(), ", this runtime reads up to ", kVersion);
   MetaProgram out;
   if (in.symbols())
     for (const meta::Symbol* s : *in.symbols()) out.symbols[Text(s->name())] = {s->min(), s->max()};

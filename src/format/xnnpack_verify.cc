@@ -39,7 +39,8 @@ class Checker {
 
   Status Run() {
     if (!graph_.xvalues() || !graph_.xnodes()) return Bad("xvalues or xnodes is missing");
-    if (graph_.num_externs() > graph_.xvalues()->size()) return Bad("num_externs is ", graph_.num_externs(), ", but there are ", graph_.xvalues()->size(), " values");
+    if (graph_.num_externs() > graph_.xvalues()->size())
+      return Bad("num_externs is ", graph_.num_externs(), ", but there are ", graph_.xvalues()->size(), " values");
     external_.assign(graph_.num_externs(), nullptr);
     DT_RETURN_IF_ERROR(ConstantTable());
     for (index_ = 0, kind_ = "xvalues"; index_ < graph_.xvalues()->size(); ++index_) DT_RETURN_IF_ERROR(Value(*graph_.xvalues()->Get(index_)));
@@ -83,7 +84,8 @@ class Checker {
 
   // Constant `index` exists and has at least `bytes`, aligned to `alignment` if it is in the blob.
   Status Constant(uint32_t index, uint64_t bytes, uint64_t alignment, const char* field) const {
-    if (index == 0 || index >= Size(graph_.constant_data())) return Bad(field, " is ", index, ", but constant_data has ", Size(graph_.constant_data()), " entries (the first is reserved)");
+    if (index == 0 || index >= Size(graph_.constant_data()))
+      return Bad(field, " is ", index, ", but constant_data has ", Size(graph_.constant_data()), " entries (the first is reserved)");
     const xn::ConstantDataOffset* c = graph_.constant_data()->Get(index);
     if (c->size() < bytes) return Bad(field, ": needs ", bytes, " bytes, but constant_data[", index, "] has ", c->size());
     if (c->offset() != kXnnNoOffset && reinterpret_cast<uintptr_t>(constants_.data() + c->offset()) % alignment != 0)
@@ -230,7 +232,8 @@ class Checker {
       }
       case U::XNNConcatenate2: case U::XNNConcatenate3: case U::XNNConcatenate4: case U::XNNConcatenate5: {
         const auto& n = As<xn::XNNCat>(node);
-        const int count = node.xnode_union_type() == U::XNNConcatenate5 ? 5 : 2 + static_cast<int>(node.xnode_union_type()) - static_cast<int>(U::XNNConcatenate2);
+        const int count =
+            node.xnode_union_type() == U::XNNConcatenate5 ? 5 : 2 + static_cast<int>(node.xnode_union_type()) - static_cast<int>(U::XNNConcatenate2);
         const uint32_t ids[] = {n.input1_id(), n.input2_id(), n.input3_id(), n.input4_id(), n.input5_id()};
         for (int i = 0; i < count; ++i) o->In(ids[i]);
         o->Out(n.output_id());

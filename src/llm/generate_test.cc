@@ -8,7 +8,8 @@ namespace {
 // Says `script` token by token after a prompt of any length, and notes how it was called.
 class ScriptedModel final : public LanguageModel {
  public:
-  ScriptedModel(std::vector<int64_t> script, int64_t chunk, int64_t context, size_t vocabulary) : script_(std::move(script)), chunk_(chunk), context_(context), logits_(vocabulary) {}
+  ScriptedModel(std::vector<int64_t> script, int64_t chunk, int64_t context, size_t vocabulary)
+      : script_(std::move(script)), chunk_(chunk), context_(context), logits_(vocabulary) {}
   Status Forward(std::span<const int64_t> tokens, int64_t first_position, std::span<const float>* logits) override {
     calls.emplace_back(first_position, std::vector<int64_t>(tokens.begin(), tokens.end()));
     if (first_position == fail_at) return InvalidArgument("broken");

@@ -31,7 +31,8 @@ class Lexer {
   Result<std::vector<Token>> Run() {
     while (at_ < in_.size()) {
       size_t open = at_;
-      while (open < in_.size() && !(in_[open] == '{' && open + 1 < in_.size() && (in_[open + 1] == '{' || in_[open + 1] == '%' || in_[open + 1] == '#'))) ++open;
+      while (open < in_.size() && !(in_[open] == '{' && open + 1 < in_.size() && (in_[open + 1] == '{' || in_[open + 1] == '%' || in_[open + 1] == '#')))
+        ++open;
       if (open >= in_.size()) {
         Data(in_.substr(at_));
         at_ = in_.size();

@@ -35,7 +35,8 @@ Result<std::unique_ptr<ProgramModel>> ProgramModel::Create(Method* method, const
   model->positions_ = *positions;
   if (info.inputs.size() != 2) return InvalidArgument("the program takes ", info.inputs.size(), " inputs; text generation knows tokens and positions only");
   DT_ASSIGN_OR_RETURN(model->logits_, Find(info.outputs, options.logits_output, "logits", "--logits-output", [&](const TensorInfo& t) {
-                        return t.type.dtype == DType::kF32 && t.type.rank() >= 2 && !t.max_sizes.empty() && t.max_sizes.back() >= options.vocab_size && t.max_sizes.back() < options.vocab_size + 4096;
+                        return t.type.dtype == DType::kF32 && t.type.rank() >= 2 && !t.max_sizes.empty() && t.max_sizes.back() >= options.vocab_size &&
+                               t.max_sizes.back() < options.vocab_size + 4096;
                       }));
   const TensorInfo& tokens = info.inputs[model->tokens_];
   const TensorInfo& logits = info.outputs[model->logits_];

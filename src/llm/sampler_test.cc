@@ -20,7 +20,8 @@ TEST(Sampler, GreedyTakesTheLowestOfEqualLogitsAndNoNan) {
 
 TEST(Sampler, SameSeedSameTokens) {
   const float logits[] = {0.1f, 0.2f, 0.3f, 0.2f};
-  auto a = Sampler::Create({.temperature = 1, .seed = 5}), b = Sampler::Create({.temperature = 1, .seed = 5}), c = Sampler::Create({.temperature = 1, .seed = 6});
+  auto a = Sampler::Create({.temperature = 1, .seed = 5}), b = Sampler::Create({.temperature = 1, .seed = 5}),
+       c = Sampler::Create({.temperature = 1, .seed = 6});
   std::vector<int64_t> x, y, z;
   for (int i = 0; i < 50; ++i) {
     x.push_back(*a->Pick(logits));

@@ -28,9 +28,9 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   const Dim s = query.shape[query.rank() - 2], t = b.type(operands[1]).shape[query.rank() - 2];
   if (query.dtype != DType::kF32) return Replacement();
   std::vector<ValueId> conditions;
-  // Positions and is_causal show each row its first key.
-  const bool may_show_nothing = operands[3] != kNone && b.type(operands[3]).dtype == DType::kBool;
-  if (may_show_nothing) {
+  // Only is_causal shows each row its first key for certain: a position may be negative.
+  const bool boolean = operands[3] != kNone && b.type(operands[3]).dtype == DType::kBool, may_show_nothing = boolean || operands[4] != kNone;
+  if (boolean) {
     conditions.push_back(operands[3]);
     operands[3] = kNone;
   }

@@ -136,7 +136,8 @@ class KernelBinder {
         return OkStatus();
       }
       case ArgKind::kDType: {
-        const DType t = value.kind == ValueKind::kInt && value.i >= INT8_MIN && value.i <= INT8_MAX ? FromScalarType(static_cast<pte::ScalarType>(value.i)) : DType::kNone;
+        const DType t =
+            value.kind == ValueKind::kInt && value.i >= INT8_MIN && value.i <= INT8_MAX ? FromScalarType(static_cast<pte::ScalarType>(value.i)) : DType::kNone;
         if (t == DType::kNone) return WrongKind(arg.name, "a dtype that Dovetail has", v);
         attr = Attr(t);
         return OkStatus();
@@ -179,7 +180,12 @@ Result<PrimStep> BindPrim(const MethodImpl& m, const PrimEntry& entry, std::span
     const bool right = tensor ? kind(step.arguments[i]) == ValueKind::kTensor
                        : list ? kind(step.arguments[i]) == ValueKind::kIntList
                               : m.table.values[step.arguments[i]].is_number();
-    if (!right) return Corrupt("argument ", i, " must be ", tensor ? "a tensor" : list ? "a list of ints" : "a number", ", not ", DescribeValue(m.table, step.arguments[i]));
+    if (!right)
+      return Corrupt("argument ", i, " must be ",
+                     tensor ? "a tensor"
+                     : list ? "a list of ints"
+                            : "a number",
+                     ", not ", DescribeValue(m.table, step.arguments[i]));
   }
   const bool right = entry.prim == Prim::kView ? kind(step.result) == ValueKind::kTensor : m.table.values[step.result].is_number();
   if (!right) return Corrupt("the result cannot be stored in ", DescribeValue(m.table, step.result));
@@ -189,7 +195,8 @@ Result<PrimStep> BindPrim(const MethodImpl& m, const PrimEntry& entry, std::span
 Result<MoveStep> BindMove(const MethodImpl& m, const pte::MoveCall& call) {
   MoveStep step{static_cast<uint32_t>(call.move_from()), static_cast<uint32_t>(call.move_to())};
   const Value& v = m.table.values[step.from];
-  if (v.kind != ValueKind::kTensor && !v.is_number()) return Unsupported("moves ", DescribeValue(m.table, step.from), "; only tensors and numbers can be moved");
+  if (v.kind != ValueKind::kTensor && !v.is_number())
+    return Unsupported("moves ", DescribeValue(m.table, step.from), "; only tensors and numbers can be moved");
   return step;
 }
 
@@ -246,7 +253,8 @@ Result<Step> BindOne(MethodImpl* m, const std::vector<OperatorEntry>& operators,
     case pte::InstructionArguments::JumpFalseCall: {
       const auto& jump = *instruction.instr_args_as_JumpFalseCall();
       *name = "jump";
-      return Step(JumpStep{static_cast<uint32_t>(jump.cond_value_index()), static_cast<uint32_t>(base) + static_cast<uint32_t>(jump.destination_instruction())});
+      return Step(
+          JumpStep{static_cast<uint32_t>(jump.cond_value_index()), static_cast<uint32_t>(base) + static_cast<uint32_t>(jump.destination_instruction())});
     }
     default: *name = "free"; return Step();
   }

@@ -85,8 +85,8 @@ class StateCollector {
     }
     StateInfo& known = data_->states[it->second];
     if (known.dtype != info.dtype || known.sizes != info.sizes)
-      return Corrupt("'", data_->name, "': the state '", info.name, "' of method '", data_->infos[m].name, "' is ", Text(info), ", but another method has it as ",
-                     Text(known), "; methods share states by name");
+      return Corrupt("'", data_->name, "': the state '", info.name, "' of method '", data_->infos[m].name, "' is ", Text(info),
+                     ", but another method has it as ", Text(known), "; methods share states by name");
     if (!known.has_initial_value && info.has_initial_value) {
       known.has_initial_value = true;
       data_->initial[it->second] = initial;
@@ -126,14 +126,17 @@ namespace {
 
 // Takes what dovetail.meta knows of an argument; a shape that does not fit the tensor is refused.
 Status DescribeFromMeta(const ProgramData& data, const std::string& method, const std::vector<MetaArgument>& meta, std::vector<TensorInfo>* infos) {
-  if (meta.size() != infos->size()) return Corrupt("'", data.name, "': ", kMetaKey, " has ", meta.size(), " inputs or outputs of method '", method, "', the method has ", infos->size());
+  if (meta.size() != infos->size())
+    return Corrupt("'", data.name, "': ", kMetaKey, " has ", meta.size(), " inputs or outputs of method '", method, "', the method has ", infos->size());
   for (size_t i = 0; i < meta.size(); ++i) {
     TensorInfo& info = (*infos)[i];
     info.name = meta[i].name;
-    if (info.max_sizes.size() != meta[i].shape.rank()) return Corrupt("'", data.name, "': ", kMetaKey, " gives '", info.name, "' another rank than the program");
+    if (info.max_sizes.size() != meta[i].shape.rank())
+      return Corrupt("'", data.name, "': ", kMetaKey, " gives '", info.name, "' another rank than the program");
     for (size_t d = 0; d < meta[i].shape.rank(); ++d) {
       const Dim dim = meta[i].shape[d];
-      if (dim.is_constant() && dim.value() > info.max_sizes[d]) return Corrupt("'", data.name, "': ", kMetaKey, " gives '", info.name, "' another size than the program");
+      if (dim.is_constant() && dim.value() > info.max_sizes[d])
+        return Corrupt("'", data.name, "': ", kMetaKey, " gives '", info.name, "' another size than the program");
     }
     info.type.shape = meta[i].shape;
     info.symbolic = true;
@@ -193,7 +196,8 @@ Status CheckSupport(const ProgramData& data, std::span<const DelegateEntry> dele
   if (missing.empty()) return OkStatus();
   std::string list;
   for (const auto& [what, methods] : missing) list += StrCat("\n  ", what, " (method ", methods, ")");
-  return Unsupported("'", data.name, "' needs ", missing.size(), " operator", missing.size() == 1 ? "" : "s", " or delegates that this runtime does not have:", list);
+  return Unsupported("'", data.name, "' needs ", missing.size(), " operator", missing.size() == 1 ? "" : "s",
+                     " or delegates that this runtime does not have:", list);
 }
 
 }  // namespace dovetail

@@ -147,5 +147,14 @@ TEST(HostileProgram, ScratchCountsTowardsTheMemoryLimit) {
   EXPECT_HAS(ErrorOf(m, {.memory_limit = tensors}), "bytes of scratch");
 }
 
+TEST(HostileProgram, NothingIsComputedInNoTimeHoweverManyRows) {
+  pte::MethodDesc m;
+  m.operators = {{"aten::_softmax", "out"}};
+  m.values = {Unplanned({INT32_MAX, 1024, 0}, DType::kF16), int64_t{2}, false, Unplanned({INT32_MAX, 1024, 0}, DType::kF16)};
+  m.inputs = {0};
+  m.instructions = {pte::KernelCallDesc{0, {0, 1, 2, 3, 3}}};
+  EXPECT_EQ(ErrorOf(m), "");
+}
+
 }  // namespace
 }  // namespace dovetail

@@ -39,6 +39,7 @@ struct KernelStep {
   std::vector<TensorView> in_views, out_views;
   size_t scratch_bytes = 0;
   bool inferred = false;
+  bool empty = false;  // every output is: there is nothing to compute, however large the sizes beside the 0 are
 };
 
 struct PrimStep {

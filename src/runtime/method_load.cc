@@ -77,7 +77,8 @@ class Placer {
 
   Status Take(AlignedBuffer* buffer, size_t bytes, std::string_view what) {
     size_t& left = m_.instance->memory_left;
-    if (bytes > left) return OutOfRange("'", m_.program->name, "': method '", m_.info().name, "' needs ", bytes, " bytes of ", what, "; the memory limit leaves ", left);
+    if (bytes > left)
+      return OutOfRange("'", m_.program->name, "': method '", m_.info().name, "' needs ", bytes, " bytes of ", what, "; the memory limit leaves ", left);
     if (!buffer->Allocate(bytes)) return OutOfRange("'", m_.program->name, "': no memory for ", bytes, " bytes of ", what, " of method '", m_.info().name, "'");
     left -= bytes;
     return OkStatus();
@@ -112,7 +113,8 @@ class Placer {
       return OkStatus();
     }
     if (IsExternal(source))
-      return Unsupported("'", m_.program->name, "': the tensor '", source.extra_tensor_info()->fully_qualified_name() ? source.extra_tensor_info()->fully_qualified_name()->str() : "",
+      return Unsupported("'", m_.program->name, "': the tensor '",
+                         source.extra_tensor_info()->fully_qualified_name() ? source.extra_tensor_info()->fully_qualified_name()->str() : "",
                          "' has its data in another file (.ptd), which this runtime does not read");
     if (IsConstant(source)) {
       if (IsWritten(index)) return Corrupt("'", m_.program->name, "': method '", m_.info().name, "' writes the constant ", DescribeValue(m_.table, t.value));
@@ -206,7 +208,8 @@ Status CountDelegateInputs(MethodImpl* m) {
     Result<size_t> count = entry->num_inputs(m->program->view.DelegateData(d));
     if (!count.ok()) return std::move(count).status().At(DescribeStep(*m, s), SourceOfStep(*m, s));
     if (*count > step->arguments.size())
-      return Corrupt("the delegate reads ", *count, " inputs, but the call has ", step->arguments.size(), " arguments").At(DescribeStep(*m, s), SourceOfStep(*m, s));
+      return Corrupt("the delegate reads ", *count, " inputs, but the call has ", step->arguments.size(), " arguments")
+          .At(DescribeStep(*m, s), SourceOfStep(*m, s));
     step->num_inputs = *count;
   }
   return OkStatus();

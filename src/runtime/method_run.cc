@@ -73,7 +73,7 @@ Status RunKernel(MethodImpl* m, KernelStep* step) {
     t.view.sizes = step->out_views[r].sizes;
     step->out_views[r].data = t.view.data;
   }
-  DT_RETURN_IF_ERROR(step->op.run(ContextOf(*m, *step)));
+  if (!step->empty) DT_RETURN_IF_ERROR(step->op.run(ContextOf(*m, *step)));
   if (step->result_view >= 0) {
     Tensor& t = m->table.tensors[static_cast<size_t>(step->result_view)];
     const Tensor& of = m->table.tensors[step->outputs[0]];
@@ -195,7 +195,8 @@ Status RunView(MethodImpl* m, const PrimStep& step) {
     sizes[static_cast<size_t>(free)] = from.view.numel() / product;
     product *= sizes[static_cast<size_t>(free)];
   }
-  if (product != from.view.numel() || !ByteCount(to.view.dtype, {sizes.data(), items.size()}, &bytes)) return OutOfRange("a view of ", from.view.numel(), " elements cannot have ", product);
+  if (product != from.view.numel() || !ByteCount(to.view.dtype, {sizes.data(), items.size()}, &bytes))
+    return OutOfRange("a view of ", from.view.numel(), " elements cannot have ", product);
   std::copy(sizes.begin(), sizes.end(), to.view.sizes.begin());
   to.view.data = from.view.data;
   return OkStatus();
@@ -271,7 +272,10 @@ Status SetInputs(MethodImpl* m, std::span<const TensorView> inputs) {
 TensorView OutputOf(MethodImpl* m, int32_t index) {
   Value& v = m->table.values[static_cast<size_t>(index)];
   if (v.kind == ValueKind::kTensor) return m->table.tensors[v.tensor].view;
-  const DType dtype = v.kind == ValueKind::kInt ? DType::kI64 : v.kind == ValueKind::kDouble ? DType::kF64 : v.kind == ValueKind::kBool ? DType::kBool : DType::kNone;
+  const DType dtype = v.kind == ValueKind::kInt      ? DType::kI64
+                      : v.kind == ValueKind::kDouble ? DType::kF64
+                      : v.kind == ValueKind::kBool   ? DType::kBool
+                                                     : DType::kNone;
   return dtype == DType::kNone ? TensorView() : TensorView(dtype, {}, &v.i);
 }
 
@@ -301,12 +305,14 @@ Status InferStep(MethodImpl* m, KernelStep* step) {
     DT_RETURN_IF_ERROR(Resize(m, step->outputs[r], {sizes.data(), results[r].rank()}));
     step->out_views[r] = t.view;
   }
+  step->empty = std::all_of(step->out_views.begin(), step->out_views.end(), [](const TensorView& t) { return t.nbytes() == 0; });
   if (step->op.scratch) {
     step->scratch_bytes = step->op.scratch(ContextOf(*m, *step));
     if (step->scratch_bytes > m->scratch.size()) {
       const size_t more = step->scratch_bytes - m->scratch.size();
       AlignedBuffer larger;
-      if (more > m->instance->memory_left || !larger.Allocate(step->scratch_bytes)) return OutOfRange("no memory for ", step->scratch_bytes, " bytes of scratch");
+      if (more > m->instance->memory_left || !larger.Allocate(step->scratch_bytes))
+        return OutOfRange("no memory for ", step->scratch_bytes, " bytes of scratch");
       m->instance->memory_left -= more;
       m->scratch = std::move(larger);
     }
@@ -323,7 +329,8 @@ Status RunMethod(MethodImpl* m, std::span<const TensorView> inputs) {
   const size_t limit = m->instance->options.instruction_limit;
   size_t done = 0;
   for (size_t at = 0; at < m->steps.size();) {
-    if (done++ == limit) return OutOfRange("a call runs at most ", limit, " instructions, the limit of this instance").At(DescribeStep(*m, at), SourceOfStep(*m, at));
+    if (done++ == limit)
+      return OutOfRange("a call runs at most ", limit, " instructions, the limit of this instance").At(DescribeStep(*m, at), SourceOfStep(*m, at));
     const int64_t start = profiler ? Profiler::Now() : 0;
     size_t next = at + 1;
     if (Status s = RunStep(m, &m->steps[at], &next); !s.ok()) return std::move(s).At(DescribeStep(*m, at), SourceOfStep(*m, at));

@@ -109,7 +109,8 @@ Status Instance::RewindState(std::string_view name, size_t dim, int64_t position
   if (position < 0 || position > state.sizes[dim])
     return OutOfRange("state '", name, "' cannot be rewound to position ", position, "; dimension ", dim, " has size ", state.sizes[dim]);
   const size_t inner = static_cast<size_t>(state.stride(dim)) * ByteSize(state.dtype), row = inner * static_cast<size_t>(state.sizes[dim]);
-  for (size_t start = 0; row > 0 && start < state.nbytes(); start += row) data_->states.ResetBytes(s, start + static_cast<size_t>(position) * inner, start + row);
+  for (size_t start = 0; row > 0 && start < state.nbytes(); start += row)
+    data_->states.ResetBytes(s, start + static_cast<size_t>(position) * inner, start + row);
   return OkStatus();
 }
 std::vector<std::byte> Instance::SaveStates() const { return data_->states.Save(); }

@@ -199,7 +199,11 @@ pte::ProgramDesc Loop() {
               pte::TensorDesc{.dtype = DType::kF32, .sizes = {3, 2}}, pte::IntListDesc{{5, 10}}, int64_t{-1}, moved, int64_t{0}};
   m.inputs = {0};
   m.outputs = {11, 1, 4};
-  m.operators = {{"aten::add", "out"}, {"aten::copy_", ""}, {"executorch_prim::add", "Scalar"}, {"executorch_prim::eq", "Scalar"}, {"executorch_prim::et_view", "default"}};
+  m.operators = {{"aten::add", "out"},
+                 {"aten::copy_", ""},
+                 {"executorch_prim::add", "Scalar"},
+                 {"executorch_prim::eq", "Scalar"},
+                 {"executorch_prim::et_view", "default"}};
   m.instructions = {pte::MoveCallDesc{12, 4},
                     pte::KernelCallDesc{0, {1, 0, 3, 2, 2}},
                     pte::KernelCallDesc{1, {1, 2, 7, 1}},

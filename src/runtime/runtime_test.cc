@@ -163,7 +163,8 @@ pte::ProgramDesc Dynamic() {
   p.methods.push_back(std::move(m));
   MetaProgram meta;
   meta.symbols["s0"] = {2, 4};
-  meta.methods = {{"forward", {{"x", Shape{Dim::Symbol("s0"), 3}}}, {{"y", Shape{Dim::Symbol("s0"), 3}}, {"elements", {}}}, {"model.py:3, in forward: y = x + x", "", ""}}};
+  meta.methods = {
+      {"forward", {{"x", Shape{Dim::Symbol("s0"), 3}}}, {{"y", Shape{Dim::Symbol("s0"), 3}}, {"elements", {}}}, {"model.py:3, in forward: y = x + x", "", ""}}};
   p.named_data = {{.keys = {std::string(kMetaKey)}, .payload = Payload::Owned(SerializeMeta(meta)), .alignment = 16}};
   return p;
 }
@@ -264,8 +265,9 @@ TEST(Runtime, ADelegateUpdatesAStateThroughAnAliasedResult) {
   m.instructions = {pte::DelegateCallDesc{0, {0, 1, 2, 1}}};
   m.non_const_buffer_sizes = {0, 48};
   p.methods.push_back(std::move(m));
-  const DelegateEntry delegates[] = {{"Accumulator", [](const DelegateInitContext&) -> Result<std::unique_ptr<Delegate>> { return std::unique_ptr<Delegate>(new Accumulator); },
-                                      [](std::span<const std::byte>) -> Result<size_t> { return 2; }}};
+  const DelegateEntry delegates[] = {
+      {"Accumulator", [](const DelegateInitContext&) -> Result<std::unique_ptr<Delegate>> { return std::unique_ptr<Delegate>(new Accumulator); },
+       [](std::span<const std::byte>) -> Result<size_t> { return 2; }}};
   Running r(p, {.delegates = delegates});
   EXPECT_EQ(r.Call({1, 2}, {2}), (Floats{22, 44}));
   EXPECT_EQ(r.Call({1, 2}, {2}), (Floats{24, 48}));

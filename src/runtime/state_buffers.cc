@@ -48,7 +48,8 @@ Status StateBuffers::Init(const ProgramData& program, size_t* memory_left) {
   for (size_t s = 0; s < buffers_.size(); ++s) {
     const StateInfo& info = program.states[s];
     if (info.bytes > *memory_left)
-      return OutOfRange("'", program.name, "': the states need more memory than the limit allows: '", info.name, "' takes ", info.bytes, " bytes and ", *memory_left, " are left");
+      return OutOfRange("'", program.name, "': the states need more memory than the limit allows: '", info.name, "' takes ", info.bytes, " bytes and ",
+                        *memory_left, " are left");
     *memory_left -= info.bytes;
     if (!buffers_[s].Allocate(info.bytes)) return OutOfRange("'", program.name, "': no memory for the state '", info.name, "' of ", info.bytes, " bytes");
     const auto& initial = program.initial[s];
@@ -113,7 +114,8 @@ Status StateBuffers::Load(std::span<const std::byte> bytes) {
       if (!in.Number(&size)) return Corrupt("the saved states are cut off");
     DT_ASSIGN_OR_RETURN(const size_t s, Find({reinterpret_cast<const char*>(name.data()), name.size()}));
     const StateInfo& info = program_->states[s];
-    if (static_cast<uint8_t>(info.dtype) != dtype || info.sizes != sizes) return InvalidArgument("the saved state '", info.name, "' has another type than the program's");
+    if (static_cast<uint8_t>(info.dtype) != dtype || info.sizes != sizes)
+      return InvalidArgument("the saved state '", info.name, "' has another type than the program's");
     if (data[s].data()) return Corrupt("the state '", info.name, "' was saved twice");
     if (!in.Take(info.bytes, &data[s])) return Corrupt("the saved states are cut off");
   }

@@ -41,7 +41,8 @@ Status Compare(const TensorView& got, const NamedArray& want, const Range& range
   const double size = range.high - range.low;
   for (size_t i = 0; i < values.size(); ++i) {
     const double difference = std::abs(got.as<float>()[i] - values[i]);
-    if (!(difference <= kTolerance * size)) return InvalidArgument(want.name, " differs by ", std::to_string(difference), " at ", i, ", of a range of ", std::to_string(size));
+    if (!(difference <= kTolerance * size))
+      return InvalidArgument(want.name, " differs by ", std::to_string(difference), " at ", i, ", of a range of ", std::to_string(size));
     if (size > 0) *worst = std::max(*worst, difference / size);
   }
   return OkStatus();

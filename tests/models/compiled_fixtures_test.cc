@@ -54,7 +54,8 @@ Result<Outcome> CompileAndCompare(const std::string& path, const CompileOptions&
   for (const TensorInfo& input : method->info().inputs) names.push_back(input.name);
   Outcome outcome;
   for (const DelegateInfo& d : method->info().delegates) outcome.delegates += d.calls;
-  DT_ASSIGN_OR_RETURN(outcome.comparison, testing::CompareWithReference(reference, names, [&](const std::vector<OwnedTensor>& inputs) -> Result<testing::Tensors> {
+  DT_ASSIGN_OR_RETURN(outcome.comparison,
+                      testing::CompareWithReference(reference, names, [&](const std::vector<OwnedTensor>& inputs) -> Result<testing::Tensors> {
                         std::vector<TensorView> views;
                         for (const OwnedTensor& t : inputs) views.push_back(t.view());
                         DT_RETURN_IF_ERROR(method->Execute(views));
@@ -122,8 +123,9 @@ int CompareFiles(int count, char** paths) {
       const bool good = outcome.ok() && (*outcome).comparison.worst <= 1e-4 && (*outcome).worst_state <= 1e-4 && (*outcome).comparison.steps > 0;
       failed += !good;
       if (outcome.ok())
-        std::printf("%s %s%s: %zu steps, worst %g at %s, states %g, %zu delegate calls\n", good ? "ok  " : "FAIL", paths[i], stock ? " (stock)" : "", (*outcome).comparison.steps,
-                    (*outcome).comparison.worst, (*outcome).comparison.worst_name.c_str(), (*outcome).worst_state, (*outcome).delegates);
+        std::printf("%s %s%s: %zu steps, worst %g at %s, states %g, %zu delegate calls\n", good ? "ok  " : "FAIL", paths[i], stock ? " (stock)" : "",
+                    (*outcome).comparison.steps, (*outcome).comparison.worst, (*outcome).comparison.worst_name.c_str(), (*outcome).worst_state,
+                    (*outcome).delegates);
       else
         std::printf("FAIL %s%s: %s\n", paths[i], stock ? " (stock)" : "", outcome.status().ToString().c_str());
     }

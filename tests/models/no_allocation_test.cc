@@ -114,8 +114,9 @@ TEST_P(NoAllocation, WhenShapesWereSeenBefore) {
 
 const std::vector<std::string> kBoth = {"xnnpack", "cpu"}, kCpu = {"cpu"};
 INSTANTIATE_TEST_SUITE_P(All, NoAllocation,
-                         ::testing::Values(Case{"llama_tiny_index_put", false, kBoth, 1}, Case{"llama_tiny_index_put", false, kBoth, 2}, Case{"llama_tiny_index_put", true, kBoth, 2},
-                                           Case{"llama_tiny_slice_copy", false, kCpu, 2}, Case{"hf_llama_staticcache", false, kBoth, 2}, Case{"silero_vad_stateful", false, kBoth, 2},
+                         ::testing::Values(Case{"llama_tiny_index_put", false, kBoth, 1}, Case{"llama_tiny_index_put", false, kBoth, 2},
+                                           Case{"llama_tiny_index_put", true, kBoth, 2}, Case{"llama_tiny_slice_copy", false, kCpu, 2},
+                                           Case{"hf_llama_staticcache", false, kBoth, 2}, Case{"silero_vad_stateful", false, kBoth, 2},
                                            Case{"digits_cnn_trained", false, kBoth, 2}));
 
 // The hook itself: an allocation is seen.

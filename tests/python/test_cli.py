@@ -88,7 +88,7 @@ def test_refused_exports(cli, tmp_path, name, part):
 
 def test_flags_that_this_version_lacks(cli, tmp_path):
     model = "tests/fixtures/sig_constants.pt2"
-    for flags in (("--quantize", "int8-dynamic"), ("--state", "int8")):
+    for flags in (("--quantize", "int8-dynamic"), ("--state", "int8"), ("--calibrate", "calls"), ("--keep-float", "*"), ("--external-weights", "w.ptd")):
         done = cli("compile", model, "-o", tmp_path / "a.pte", *flags, code=1)
         assert flags[0] in done.stderr and not (tmp_path / "a.pte").exists()
     assert "there are xnnpack and cpu" in cli("compile", model, "-o", tmp_path / "a.pte", "--backend", "gpu", code=1).stderr
