@@ -158,7 +158,7 @@ TEST(Pte, WriterRefusesWhatTheReaderWould) {
       {"moves between values of different kinds", [](auto& p) { p.methods[0].instructions.push_back(pte::MoveCallDesc{0, 5}); }},
       {"names a value that is not a bool", [](auto& p) { p.methods[0].instructions.push_back(pte::JumpFalseDesc{5, 0}); }},
       {"destination_instruction is 5 of 4", [](auto& p) { p.methods[0].instructions.push_back(pte::JumpFalseDesc{6, 5}); }},
-      {"frees a value that is not a Tensor", [](auto& p) { p.methods[0].instructions.push_back(pte::FreeCallDesc{5}); }},
+      {"frees a value that is not a Tensor", [](auto& p) { p.methods[0].instructions.emplace_back(pte::FreeCallDesc{5}); }},
       {"two methods are named 'forward'", [](auto& p) { p.methods.push_back(p.methods[0]); }},
       {"the program has no method", [](auto& p) { p.methods.clear(); }},
       {"named_data has the key 'k' twice", [](auto& p) { p.named_data = {{.keys = {"k", "k"}, .payload = {}}}; }},
