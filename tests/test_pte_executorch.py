@@ -16,9 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def writer():
-    candidates = sorted(ROOT.glob("build/*/bin/format_test"), key=lambda p: p.stat().st_mtime)
-    chosen = os.environ.get("FORMAT_TEST") or (candidates and str(candidates[-1]))
-    assert chosen, "format_test is not built: run ./test, or set FORMAT_TEST"
+    chosen = os.environ.get("FORMAT_TEST") or ROOT / "build/release/bin/format_test"
+    assert os.path.exists(chosen), "format_test is not built: run ./test, or set FORMAT_TEST"
     return chosen
 
 

@@ -14,10 +14,9 @@ import pytest  # noqa: E402
 
 @pytest.fixture(scope="session")
 def dovetail():
-    """The command-line program of the newest build; a missing one fails the test."""
-    candidates = sorted(ROOT.glob("build/*/bin/dovetail"), key=lambda p: p.stat().st_mtime)
-    path = os.environ.get("DOVETAIL") or (candidates and str(candidates[-1]))
-    assert path, "dovetail is not built: run ./test, or set DOVETAIL"
+    """The command-line program of the release build, or DOVETAIL; a missing one fails the test."""
+    path = os.environ.get("DOVETAIL") or str(ROOT / "build/release/bin/dovetail")
+    assert os.path.exists(path), "dovetail is not built: run ./test, or set DOVETAIL"
     return path
 
 

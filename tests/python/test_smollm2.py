@@ -86,7 +86,7 @@ def test_two_turns_on_stdin(dovetail, compiled, zoo):
 def test_a_prompt_longer_than_the_cache_is_an_error(dovetail, compiled, zoo):
     done = generate(dovetail, compiled("smollm2"), zoo, "--prompt", "word " * 400)
     assert done.returncode == 1 and done.stdout == ""
-    assert "400" in done.stderr and "256" in done.stderr
+    assert "the prompt has 401 tokens" in done.stderr and "256" in done.stderr
 
 
 @pytest.mark.parametrize("form", FORMS)
