@@ -110,6 +110,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="SmolLM2 beside ExecuTorch")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=0, help="of dovetail; ExecuTorch's package chooses its own")
+    parser.add_argument("--no-export", action="store_true", help="leave out ExecuTorch's own export, which takes minutes")
     parser.add_argument("--run-executorch", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--compile-executorch", type=Path, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -121,12 +122,13 @@ def main() -> int:
         return 0
     OUT.mkdir(parents=True, exist_ok=True)
     source, report = ZOO / "smollm2.pt2", {"machine": platform.processor() or platform.machine(), "cpus": os.cpu_count()}
-    compiled = {name: OUT / f"smollm2.{name}.pte" for name in ("dovetail", "portable", "executorch")}
+    names = ("dovetail", "portable") if options.no_export else ("dovetail", "portable", "executorch")
+    compiled = {name: OUT / f"smollm2.{name}.pte" for name in names}
     report["compile"] = {
         "dovetail": measure_process([str(DOVETAIL), "compile", str(source), "-o", str(compiled["dovetail"])]),
         "portable": measure_process([str(DOVETAIL), "compile", str(source), "-o", str(compiled["portable"]), "--runtime", "executorch"]),
     }
-    if not compiled["executorch"].exists():
+    if "executorch" in names and not compiled["executorch"].exists():
         report["compile"]["executorch"] = measure_process([sys.executable, __file__, "--compile-executorch", str(source), str(compiled["executorch"])])
     rounds: dict[str, list[dict[str, float]]] = {name: [] for name in compiled}
     for _ in range(options.rounds):
@@ -139,7 +141,7 @@ def main() -> int:
     median = {name: {key: statistics.median(r[key] for r in results) for key in results[0]} for name, results in rounds.items()}
     report["run"] = median
     report["file_mb"] = {name: path.stat().st_size / 1e6 for name, path in compiled.items()}
-    for name in ("portable", "executorch"):
+    for name in names[1:]:
         report[f"dovetail_over_{name}"] = {key: median["dovetail"][key] / median[name][key] for key in ("prefill_tokens_per_s", "decode_tokens_per_s")}
     print(json.dumps(report, indent=2))
     return 0
