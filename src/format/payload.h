@@ -1,6 +1,7 @@
 // Bytes that are produced only when a file is written, so that a model's weights are never all in memory at once.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,6 +22,23 @@ class ByteSink {
  protected:
   ~ByteSink() = default;
 };
+
+// Keeps what is written.
+class VectorSink final : public ByteSink {
+ public:
+  Status Write(const void* data, size_t size) override {
+    const auto* p = static_cast<const std::byte*>(data);
+    bytes.insert(bytes.end(), p, p + size);
+    return OkStatus();
+  }
+  std::vector<std::byte> bytes;
+};
+
+inline Status WriteZeros(ByteSink& sink, uint64_t size) {
+  static constexpr char kZeros[256] = {};
+  for (; size > 0; size -= std::min<uint64_t>(size, sizeof kZeros)) DT_RETURN_IF_ERROR(sink.Write(kZeros, std::min<uint64_t>(size, sizeof kZeros)));
+  return OkStatus();
+}
 
 // `write` delivers exactly `size` bytes, in as many pieces as it likes. It is called once per file written, may be called
 // again for another file, and must give the same bytes each time. A null `write` is allowed for size 0.

@@ -98,16 +98,6 @@ class CountingSink final : public ByteSink {
   uint64_t left_;
 };
 
-class VectorSink final : public ByteSink {
- public:
-  Status Write(const void* data, size_t size) override {
-    const std::byte* p = static_cast<const std::byte*>(data);
-    bytes.insert(bytes.end(), p, p + size);
-    return OkStatus();
-  }
-  std::vector<std::byte> bytes;
-};
-
 // ---- the program's flatbuffer ----
 
 class Builder {
@@ -272,12 +262,6 @@ class Builder {
 // ---- the file ----
 
 constexpr uint64_t kHeaderSize = 32;  // also a multiple of every alignment inside the flatbuffer, which it shifts
-
-Status WriteZeros(ByteSink& out, uint64_t size) {
-  static constexpr char kZeros[256] = {};
-  for (; size > 0; size -= std::min<uint64_t>(size, sizeof kZeros)) DT_RETURN_IF_ERROR(out.Write(kZeros, std::min<uint64_t>(size, sizeof kZeros)));
-  return OkStatus();
-}
 
 Result<uint64_t> WriteTo(const ProgramDesc& program, ByteSink& out, const std::string& name) {
   DT_ASSIGN_OR_RETURN(FilePlan plan, PlanFile(program));

@@ -24,11 +24,6 @@ T Load(std::span<const std::byte> in, size_t at) {
 }
 uint64_t Align(uint64_t n) { return (n + kXnnConstantAlignment - 1) / kXnnConstantAlignment * kXnnConstantAlignment; }
 
-Status WriteZeros(ByteSink& sink, uint64_t size) {
-  static constexpr char kZeros[kXnnConstantAlignment] = {};
-  return size == 0 ? OkStatus() : sink.Write(kZeros, size);
-}
-
 }  // namespace
 
 uint64_t XnnConstants::Add(Payload payload) {

@@ -10,19 +10,6 @@ namespace {
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
-class VectorSink final : public ByteSink {
- public:
-  explicit VectorSink(std::vector<std::byte>& out) : out_(out) {}
-  Status Write(const void* data, size_t size) override {
-    const auto* p = static_cast<const std::byte*>(data);
-    out_.insert(out_.end(), p, p + size);
-    return OkStatus();
-  }
-
- private:
-  std::vector<std::byte>& out_;
-};
-
 // The numbers of a convolution and of a pooling stand in `a` in the order of the table's fields.
 Offset<void> WriteNode(FlatBufferBuilder& b, const XnnNode& n) {
   switch (n.kind) {
@@ -141,12 +128,11 @@ Result<std::vector<std::byte>> Lowering::Serialize(uint32_t num_inputs, uint32_t
   for (uint32_t i = 0; i < num_outputs; ++i) outputs[i] = num_inputs + i;
   b.Finish(xn::CreateXNNGraphDirect(b, "0", &nodes, &values, num_inputs + num_outputs, &inputs, &outputs, &constants),
            xn::XNNGraphIdentifier());
-  std::vector<std::byte> payload;
-  VectorSink sink(payload);
+  VectorSink sink;
   const Payload blob = WriteXnnpackBlob({b.GetBufferPointer(), b.GetSize()}, std::move(data));
-  payload.reserve(blob.size);
+  sink.bytes.reserve(blob.size);
   DT_RETURN_IF_ERROR(blob.write(sink));
-  return payload;
+  return std::move(sink.bytes);
 }
 
 }  // namespace dovetail::xnnpack

@@ -12,16 +12,6 @@
 namespace dovetail {
 namespace {
 
-class VectorSink final : public ByteSink {
- public:
-  Status Write(const void* data, size_t size) override {
-    const auto* p = static_cast<const std::byte*>(data);
-    bytes.insert(bytes.end(), p, p + size);
-    return OkStatus();
-  }
-  std::vector<std::byte> bytes;
-};
-
 template <class T>
 Payload Bytes(const std::vector<T>& values) {
   std::vector<std::byte> bytes(values.size() * sizeof(T));
