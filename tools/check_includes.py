@@ -23,10 +23,11 @@ TABLE: dict[str, list[str]] = {
     "ir": ["ops"],
     "import": ["ir"],
     "passes": ["ir"],
+    "quant": ["passes", "kernels", "format"],
     "backends": ["ir", "format"],  # the interface of all backends' compile halves
     "lower": ["backends"],
     "delegate": ["runtime"],
-    "compile": ["import", "passes", "lower"],
+    "compile": ["import", "passes", "quant", "lower"],
     "cli": ["compile", "llm", "delegate"],
 }
 

@@ -1,12 +1,23 @@
 #include "compile/compile.h"
 
 #include <cstdio>
+#include <map>
 #include <memory>
 
 #include "cli/compile_flags.h"
 
 namespace dovetail::cli {
 namespace {
+
+void PrintQuantization(const QuantizeReport& report) {
+  std::map<std::string, size_t> became;
+  for (const LayerReport& l : report.layers)
+    if (!l.became.empty()) ++became[l.op + " -> " + l.became];
+  for (const auto& [what, count] : became) std::fprintf(stderr, "  quantized: %zu %s\n", count, what.c_str());
+  for (const LayerReport& l : report.layers)
+    if (l.became.empty()) std::fprintf(stderr, "  left in float: %s '%s': %s\n", l.op.c_str(), l.path.c_str(), l.reason.c_str());
+  for (const std::string& w : report.warnings) std::fprintf(stderr, "  warning: %s\n", w.c_str());
+}
 
 Status Compile(const CompileFlags& flags, const std::string& output, bool json) {
   DT_ASSIGN_OR_RETURN(const CompileOptions options, flags.Options());
@@ -19,12 +30,18 @@ Status Compile(const CompileFlags& flags, const std::string& output, bool json) 
     j["delegate_calls"] = r.partition.delegate_calls;
     j["macs_total"] = r.macs_total;
     j["macs_delegated"] = r.macs_delegated;
-    j["linears"] = {{"total", r.linears_total}, {"delegated", r.linears_delegated}, {"quantized", 0}};
+    j["linears"] = {{"total", r.linears_total}, {"delegated", r.linears_delegated}, {"quantized", r.linears_quantized}};
     j["planned_bytes"] = r.planned_bytes;
     j["planned_lower_bound_bytes"] = r.planned_lower_bound;
     j["states"] = nlohmann::ordered_json::array();
     for (const CompiledState& s : r.states) j["states"].push_back({{"name", s.name}, {"dtype", s.dtype}, {"shape", s.shape}, {"bytes", s.bytes}});
     j["left_in_float"] = nlohmann::ordered_json::array();
+    j["layers"] = nlohmann::ordered_json::array();
+    for (const LayerReport& l : r.quantize.layers) {
+      if (l.became.empty()) j["left_in_float"].push_back({{"path", l.path}, {"reason", l.reason}, {"location", l.source}});
+      j["layers"].push_back({{"path", l.path}, {"op", l.op}, {"became", l.became.empty() ? "f32" : l.became}});
+    }
+    j["warnings"] = r.quantize.warnings;
     PrintJson(j);
     return OkStatus();
   }
@@ -34,6 +51,7 @@ Status Compile(const CompileFlags& flags, const std::string& output, bool json) 
                static_cast<double>(r.peak_anonymous_bytes) / 1e6);
   std::fprintf(stderr, "  %zu delegate calls, %.1f%% of multiply-adds in delegates, %zu of %zu linears\n", r.partition.delegate_calls,
                r.macs_total ? 100.0 * static_cast<double>(r.macs_delegated) / static_cast<double>(r.macs_total) : 0.0, r.linears_delegated, r.linears_total);
+  PrintQuantization(r.quantize);
   std::fprintf(stderr, "  %zu states (%.2f MB); activations %.2f MB planned, lower bound %.2f MB\n", r.states.size(), static_cast<double>(state_bytes) / 1e6,
                static_cast<double>(r.planned_bytes) / 1e6, static_cast<double>(r.planned_lower_bound) / 1e6);
   return OkStatus();

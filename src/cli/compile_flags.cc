@@ -6,9 +6,13 @@ namespace dovetail::cli {
 
 void CompileFlags::AddTo(CLI::App* verb) {
   verb->add_option("MODEL", model, "a .pt2 file written by torch.export.save")->required();
-  verb->add_option("--quantize", quantize, "quantization scheme; this version has: none")->capture_default_str();
-  verb->add_option("--state", state, "how states are stored; this version has: float")->capture_default_str();
-  for (const char* later : {"--calibrate", "--keep-float", "--external-weights"}) verb->add_option(later, not_built[later], "not in this version");
+  std::string schemes = "none";
+  for (const Scheme& s : Schemes()) schemes += StrCat(", ", s.name);
+  verb->add_option("--quantize", quantize, "quantization scheme: " + schemes)->capture_default_str();
+  verb->add_option("--state", state, "how states (a KV cache) are stored: float or int8")->capture_default_str()->check(CLI::IsMember({"float", "int8"}));
+  verb->add_option("--calibrate", calibrate, "npz or safetensors files, or folders of them, one call each, in order");
+  verb->add_option("--keep-float", keep_float, "module paths to leave unquantized, with * for any characters (repeatable)");
+  verb->add_option("--external-weights", not_built["--external-weights"], "not in this version");
   verb->add_option("--backend", backends, "backends in order of preference")->capture_default_str();
   verb->add_option("--runtime", runtime, "dovetail, or executorch for a program that the stock ExecuTorch runtime loads")
       ->capture_default_str()
@@ -19,10 +23,19 @@ void CompileFlags::AddTo(CLI::App* verb) {
 
 Result<CompileOptions> CompileFlags::Options() const {
   for (const auto& [flag, values] : not_built)
-    if (!values.empty()) return Unsupported(flag, " is not in this version, which compiles float models into one file");
-  if (quantize != "none") return Unsupported("--quantize ", quantize, " is not a scheme of this version; it has: none");
-  if (state != "float") return Unsupported("--state ", state, " is not a choice of this version; it has: float");
+    if (!values.empty()) return Unsupported(flag, " is not in this version, which writes one file");
   CompileOptions options;
+  if (quantize != "none") {
+    options.quantize.scheme = FindScheme(quantize);
+    if (!options.quantize.scheme) {
+      std::string schemes = "none";
+      for (const Scheme& s : Schemes()) schemes += StrCat(", ", s.name);
+      return InvalidArgument("--quantize ", quantize, " is not a scheme; there are ", schemes);
+    }
+  }
+  options.quantize.int8_states = state == "int8";
+  options.quantize.keep_float = keep_float;
+  options.quantize.calibration = calibrate;
   options.stock_runtime = runtime == "executorch";
   options.backends.clear();
   std::stringstream list(backends);

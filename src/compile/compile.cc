@@ -28,11 +28,13 @@ void CountGraph(const Module& module, const Graph& graph, bool delegated, Compil
   for (NodeId id : graph.order) {
     const Node& n = graph.node(id);
     if (n.region) CountGraph(module, *n.region->body, true, report);
-    if (n.op != OpId::kLinear && n.op != OpId::kMatmul && n.op != OpId::kBmm && n.op != OpId::kConvolution) continue;
+    const bool linear = n.op == OpId::kLinear || n.op == OpId::kQuantizedLinear;
+    const bool convolution = n.op == OpId::kConvolution || n.op == OpId::kQuantizedConvolution;
+    if (!linear && !convolution && n.op != OpId::kMatmul && n.op != OpId::kBmm) continue;
     const TensorType& out = graph.type(n.results[0]);
     Dim macs = out.shape.numel();
-    if (n.op == OpId::kConvolution) {
-      const Shape& w = graph.type(n.operands[1]).shape;
+    if (convolution) {
+      const Shape& w = graph.type(GetOperand(n, "weight")).shape;
       macs = macs * Dim::FloorDiv(w.numel(), w[0]);
     } else {
       macs = macs * graph.type(n.operands[0]).shape.back();
@@ -40,8 +42,9 @@ void CountGraph(const Module& module, const Graph& graph, bool delegated, Compil
     const uint64_t count = static_cast<uint64_t>(macs.Bounds(module.symbols).max);
     report.macs_total += count;
     if (delegated) report.macs_delegated += count;
-    if (n.op == OpId::kLinear) {
+    if (linear) {
       ++report.linears_total;
+      report.linears_quantized += n.op == OpId::kQuantizedLinear;
       report.linears_delegated += delegated;
     }
   }
@@ -62,6 +65,9 @@ Status RunNamed(std::string_view pass, Module& module) { return RunPass(*FindPas
 
 Result<Module> Prepare(const std::string& input, const CompileOptions& options, const std::vector<const Backend*>& backends, CompileReport& report) {
   DT_ASSIGN_OR_RETURN(Module module, ImportAndOptimize(input, options));
+  if (options.quantize.scheme || options.quantize.int8_states) {
+    if (Status s = Quantize(module, options.quantize, report.quantize); !s.ok()) return std::move(s).While(StrCat("quantizing '", input, "'"));
+  }
   if (options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("additive_masks", module));
   DT_ASSIGN_OR_RETURN(report.partition, Partition(module, backends));
   if (options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("decompose_for_stock", module));

@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "compile/partition.h"
+#include "quant/quantize.h"
 
 namespace dovetail {
 
 struct CompileOptions {
   std::vector<std::string> backends = {"xnnpack", "cpu"};  // in order of preference; cpu takes what is left
   bool stock_runtime = false;                              // --runtime executorch
+  QuantizeOptions quantize;                                // --quantize, --state, --keep-float, --calibrate
   std::vector<std::pair<std::string, std::string>> methods;  // further methods: name, .pt2; states and weights are shared by name
 };
 
@@ -26,7 +28,8 @@ struct CompileReport {
   uint64_t peak_anonymous_bytes = 0;  // RssAnon of the process, sampled every 5 ms
   uint64_t output_bytes = 0, planned_bytes = 0, planned_lower_bound = 0;
   uint64_t macs_total = 0, macs_delegated = 0;  // multiply-adds of linears, matrix products and convolutions at the upper bounds
-  size_t linears_total = 0, linears_delegated = 0;
+  size_t linears_total = 0, linears_delegated = 0, linears_quantized = 0;
+  QuantizeReport quantize;
   std::vector<CompiledState> states;
   PartitionReport partition;
 };

@@ -27,6 +27,9 @@ Payload PayloadOf(const Constant& c) {
           }};
 }
 
+// Whether what is stored for it is alike for every constant of the same identity.
+bool StoredAsItIs(const Constant& c) { return c.recipe || c.contiguous(); }
+
 bool AllZero(const Constant& c) {
   if (!c.data_known) return true;
   std::vector<std::byte> bytes(c.nbytes());
@@ -40,7 +43,7 @@ struct Shared {
   const EmitOptions& options;
   pte::ProgramDesc program;
   std::map<uint32_t, uint32_t> constant_index;              // Module constant -> 1-based index into program.constants
-  std::map<const std::byte*, std::string> key_of_storage;   // of shared data already stored
+  std::map<const void*, std::string> key_of_storage;   // of shared data already stored
   std::map<std::string, size_t> named;                      // key -> index into named_data
   std::map<std::string, const Constant*> constant_of_key;   // null: made by a lowering
   std::vector<pte::AllocationDesc> state_place;             // by state
@@ -273,7 +276,7 @@ class MethodEmitter {
       named.keys = {data.key};
       named.alignment = 64;
       named.payload = data.constant ? PayloadOf(*data.constant) : Payload::Owned(std::move(data.bytes));
-      if (data.constant && data.constant->contiguous()) shared_.key_of_storage.emplace(data.constant->bytes().data(), data.key);
+      if (data.constant && StoredAsItIs(*data.constant)) shared_.key_of_storage.emplace(data.constant->identity(), data.key);
       shared_.program.named_data.push_back(std::move(named));
     }
     pte::DelegateCallDesc call;
@@ -371,8 +374,8 @@ void ShareFirstConstant(Shared& shared) {
   std::string key;
   for (const auto& [constant, index] : shared.constant_index) {
     const Constant& c = shared.module.constants[constant];
-    if (!c.contiguous()) continue;
-    auto it = shared.key_of_storage.find(c.bytes().data());
+    if (!StoredAsItIs(c)) continue;
+    auto it = shared.key_of_storage.find(c.identity());
     if (it == shared.key_of_storage.end() || c.nbytes() <= best_bytes) continue;
     if (shared.program.named_data[shared.named[it->second]].payload.size != c.nbytes()) continue;
     best = index;

@@ -1,6 +1,7 @@
 #include "compile/partition.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <unordered_map>
 #include <unordered_set>
@@ -32,7 +33,7 @@ class Partitioner {
     reason_.assign(graph_.num_nodes(), "");
     for (NodeId id : graph_.order) {
       const Node& n = graph_.node(id);
-      if (GetOp(n.op).traits & kStructural) continue;
+      if ((GetOp(n.op).traits & kStructural) || FollowsUsers(n)) continue;
       for (size_t b = 0; b < backends_.size(); ++b) {
         if (Status s = backends_[b]->check(module_, graph_, n); s.ok()) {
           kind_[id] = static_cast<int>(b);
@@ -44,6 +45,15 @@ class Partitioner {
     }
   }
 
+  // Rows of i8 exist only inside a region: each region that uses them makes its own from the float value, once. What is left in the graph
+  // serves nodes on the cpu.
+  static bool FollowsUsers(const Node& n) { return n.op == OpId::kQuantizeDynamic; }
+  // The value that a node at the use of `v` waits for.
+  ValueId Source(ValueId v) const {
+    const Node* n = v == kNone ? nullptr : graph_.producer(v);
+    return n && FollowsUsers(*n) ? n->operands[0] : v;
+  }
+
   void ComputeStages() {
     stage_.assign(graph_.num_nodes(), 0);
     std::unordered_map<uint32_t, NodeId> last_access;  // of a state: its accesses keep their order
@@ -53,7 +63,8 @@ class Partitioner {
       int stage = 0;
       auto after = [&](NodeId p) { stage = std::max(stage, kind_[p] == kind_[id] ? stage_[p] : stage_[p] + 1); };
       for (ValueId v : n.operands)
-        if (v != kNone && graph_.value(v).producer != kNone && graph_.producer(v)->op != OpId::kConst) after(graph_.value(v).producer);
+        if (const ValueId source = kind_[id] == kCpu ? v : Source(v); source != kNone && graph_.value(source).producer != kNone && graph_.producer(source)->op != OpId::kConst)
+          after(graph_.value(source).producer);
       if (n.op == OpId::kStateRead || n.op == OpId::kStateWrite) {
         if (auto it = last_access.find(n.ref); it != last_access.end()) after(it->second);
         last_access[n.ref] = id;
@@ -73,7 +84,8 @@ class Partitioner {
     std::unordered_map<ValueId, std::vector<NodeId>> readers;
     for (NodeId id : graph_.order) {
       if (kind_[id] == kCpu) continue;
-      for (ValueId v : graph_.node(id).operands) {
+      for (ValueId operand : graph_.node(id).operands) {
+        const ValueId v = Source(operand);
         if (v == kNone || graph_.producer_if(v, OpId::kConst)) continue;
         const NodeId p = graph_.value(v).producer;
         if (p != kNone && kind_[p] == kind_[id] && stage_[p] == stage_[id]) parent[find(p)] = find(id);
@@ -99,11 +111,15 @@ class Partitioner {
   }
 
   void Report(PartitionReport& report) {
+    const std::vector<std::vector<NodeId>> users = graph_.Users();
     for (NodeId id : graph_.order) {
       const Node& n = graph_.node(id);
       if (GetOp(n.op).traits & kStructural) continue;
       const Location* l = module_.location(n);
-      const std::string_view backend = kind_[id] == kCpu ? "cpu" : backends_[static_cast<size_t>(kind_[id])]->name;
+      int kind = kind_[id];
+      if (FollowsUsers(n))
+        for (NodeId user : users[n.results[0]]) kind = std::max(kind, kind_[user]);
+      const std::string_view backend = kind == kCpu ? "cpu" : backends_[static_cast<size_t>(kind)]->name;
       report.nodes.push_back({std::string(GetOp(n.op).name), std::string(backend), reason_[id], l ? l->source : "", l ? l->module_path : ""});
     }
   }
@@ -144,6 +160,14 @@ class Partitioner {
     return operand == operands.end() ? -1 : static_cast<int>(operand - operands.begin());
   }
 
+  // Whether the rows of i8 that `user` makes are used in this region alone.
+  bool OnlyInside(NodeId user, const std::unordered_set<NodeId>& inside) const {
+    if (!FollowsUsers(graph_.node(user))) return false;
+    for (ValueId v : graph_.node(user).results)
+      if (is_output_[v] || std::any_of(users_[v].begin(), users_[v].end(), [&](NodeId id) { return !inside.contains(id); })) return false;
+    return true;
+  }
+
   NodeId MakeRegion(const std::vector<NodeId>& nodes, const Backend& backend) {
     const std::unordered_set<NodeId> inside(nodes.begin(), nodes.end());
     auto region = std::make_unique<Region>();
@@ -153,7 +177,7 @@ class Partitioner {
     std::unordered_map<ValueId, ValueId> local;
     std::vector<ValueId> operands;
     // Inputs come before nodes in the body's numbering only by habit; handles do not depend on it.
-    auto enter = [&](ValueId v) -> ValueId {
+    std::function<ValueId(ValueId)> enter = [&](ValueId v) -> ValueId {
       if (v == kNone) return kNone;
       if (auto it = local.find(v); it != local.end()) return it->second;
       const Value& outer = graph_.value(v);
@@ -163,6 +187,14 @@ class Partitioner {
         body.node(copy).ref = constant->ref;
         body.order.push_back(copy);
         inner = body.AddResult(copy, outer.type, outer.name);
+      } else if (const Node* rows = graph_.producer(v); rows && FollowsUsers(*rows)) {
+        const NodeId copy = body.AddNode(rows->op);
+        body.node(copy).operands = {enter(rows->operands[0])};
+        body.node(copy).attrs = rows->attrs;
+        body.node(copy).location = rows->location;
+        body.order.push_back(copy);
+        for (ValueId result : rows->results) local[result] = body.AddResult(copy, graph_.type(result), graph_.value(result).name);
+        return local[v];
       } else {
         inner = body.AddInput(outer.name, outer.type);
         operands.push_back(v);
@@ -181,7 +213,7 @@ class Partitioner {
       for (ValueId v : graph_.node(id).results) {
         local[v] = body.AddResult(copy, graph_.value(v).type, graph_.value(v).name);
         bool leaves = is_output_[v];
-        for (NodeId user : users_[v]) leaves |= !inside.contains(user);
+        for (NodeId user : users_[v]) leaves |= !inside.contains(user) && !OnlyInside(user, inside);
         if (leaves) results.push_back(v);
       }
     }

@@ -1,10 +1,21 @@
 #include "core/tensor_type.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/check.h"
 
 namespace dovetail {
+namespace {
+
+// Shortest text that reads back as the same float.
+std::string FormatFloat(float v) {
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, v);
+  return std::string(buffer, end.ptr);
+}
+
+}  // namespace
 
 Shape::Shape(std::initializer_list<Dim> dims) : Shape(std::span<const Dim>(dims.begin(), dims.size())) {}
 Shape::Shape(std::span<const Dim> dims) {
@@ -49,13 +60,15 @@ std::string TensorType::ToString() const {
   std::string s = StrCat(Name(dtype), "[", shape.ToString(), "]");
   switch (quant.kind) {
     case QuantParams::Kind::kNone: break;
-    case QuantParams::Kind::kPerTensor: s += "{per_tensor}"; break;
+    case QuantParams::Kind::kPerTensor: s += StrCat("{per_tensor scale=", FormatFloat(quant.scale), " zero_point=", quant.zero_point, "}"); break;
     case QuantParams::Kind::kPerChannel: s += StrCat("{per_channel axis=", quant.axis, "}"); break;
-    case QuantParams::Kind::kPerBlock: s += StrCat("{per_block axis=", quant.axis, " size=", quant.block, "}"); break;
+    case QuantParams::Kind::kPerBlock: s += StrCat("{per_block size=", quant.block, " bits=", static_cast<int>(quant.bits), "}"); break;
     case QuantParams::Kind::kDynamic: s += "{dynamic per_row}"; break;
   }
   return s;
 }
+
+TensorType Dequantized(const TensorType& type) { return type.per_tensor() ? TensorType(DType::kF32, type.shape) : type; }
 
 Result<Shape> Broadcast(const Shape& a, const Shape& b) {
   const size_t rank = std::max(a.rank(), b.rank());

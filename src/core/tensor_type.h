@@ -50,21 +50,27 @@ class Shape {
   size_t rank_ = 0;
 };
 
-// How stored integers stand for real numbers: real = scale * (stored - zero_point).
+// How stored integers stand for real numbers: real = scale * (stored - zero_point). A per_tensor type has its numbers here. The numbers of
+// the other kinds are data beside the integers: operands of the operators that read them (weight_scale, input_scale, ...).
 struct QuantParams {
   enum class Kind : uint8_t {
     kNone,
     kPerTensor,
     kPerChannel,  // one scale per index of `axis`
-    kPerBlock,    // one scale per `block` elements along `axis`
-    kDynamic,     // one scale per row, computed at run time; rows span the last dims, `num_nonbatch_dims` of them
+    kPerBlock,    // one scale per `block` elements along the last dim
+    kDynamic,     // one scale per row, computed at run time
   };
   Kind kind = Kind::kNone;
-  bool symmetric = true;
-  int axis = 0, block = 0, num_nonbatch_dims = 1;
-  DType scale_type = DType::kF32;
-  std::vector<float> scales;
-  std::vector<int32_t> zero_points;  // empty: all zero
+  // 8: the dtype's. 4: two to a byte along the last dim, which has half the size; the even element in the low nibble, 8 standing for zero.
+  uint8_t bits = 8;
+  int16_t axis = 0;
+  int32_t block = 0;
+  float scale = 0;         // above zero and finite
+  int32_t zero_point = 0;  // in the dtype's range
+  static QuantParams PerTensor(float scale, int32_t zero_point) { return {Kind::kPerTensor, 8, 0, 0, scale, zero_point}; }
+  static QuantParams PerChannel(int axis) { return {Kind::kPerChannel, 8, static_cast<int16_t>(axis), 0, 0, 0}; }
+  static QuantParams PerBlock(int block, int bits) { return {Kind::kPerBlock, static_cast<uint8_t>(bits), 0, block, 0, 0}; }
+  static QuantParams Dynamic() { return {Kind::kDynamic, 8, 0, 0, 0, 0}; }
   friend bool operator==(const QuantParams&, const QuantParams&) = default;
 };
 
@@ -75,11 +81,17 @@ struct TensorType {
 
   TensorType() = default;
   TensorType(DType t, Shape s) : dtype(t), shape(s) {}
+  TensorType(DType t, Shape s, QuantParams q) : dtype(t), shape(s), quant(q) {}
   size_t rank() const { return shape.rank(); }
-  // "f32[1,s0,64]", with "{per_channel axis=0}" and the like after it when quantized.
+  bool per_tensor() const { return quant.kind == QuantParams::Kind::kPerTensor; }
+  // "f32[1,s0,64]"; when quantized "i8[8,4]{per_channel axis=0}", "u8[8,16]{per_block size=32 bits=4}", "i8[2]{per_tensor scale=0.1
+  // zero_point=-3}", "i8[1,s0,4]{dynamic per_row}".
   std::string ToString() const;
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
+
+// What a per_tensor type stands for: f32 of that shape. Other types are as they are.
+TensorType Dequantized(const TensorType& type);
 
 // NumPy's broadcasting of two shapes. A symbolic dim broadcasts with 1 and with itself only.
 Result<Shape> Broadcast(const Shape& a, const Shape& b);

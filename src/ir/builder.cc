@@ -25,9 +25,10 @@ Result<std::vector<TensorType>> InferTypes(const Module& module, const Graph& gr
                                            std::span<const Attr> attrs, size_t num_results) {
   std::vector<TensorType> types, results(num_results);
   std::vector<TensorView> constants(operands.size());
+  const bool integers = ComputesOnIntegers(op);
   for (size_t i = 0; i < operands.size(); ++i) {
     const ValueId v = operands[i];
-    types.push_back(v == kNone ? TensorType() : graph.type(v));
+    types.push_back(v == kNone ? TensorType() : integers ? graph.type(v) : Dequantized(graph.type(v)));
     // Contents only matter for small integer tensors (index lists).
     if (const Constant* c = v == kNone ? nullptr : GetConstant(module, graph, v); c && c->data_known && c->contiguous() && c->nbytes() <= 4096) {
       std::vector<int64_t> sizes;

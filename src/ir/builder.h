@@ -51,7 +51,8 @@ class Builder {
 // `base`, with a number behind it if a constant has that name.
 std::string UniqueConstantName(const Module& module, const std::string& base);
 
-// Runs the operator's inference for operands of `graph`; `num_results` types.
+// Runs the operator's inference for operands of `graph`; `num_results` types. Where the operator does not compute on integers, per_tensor
+// quantized operands count as f32, and so are the results.
 Result<std::vector<TensorType>> InferTypes(const Module& module, const Graph& graph, OpId op, std::span<const ValueId> operands,
                                            std::span<const Attr> attrs, size_t num_results);
 // Attributes in schema order from named ones and defaults.

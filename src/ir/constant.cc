@@ -109,7 +109,18 @@ Constant MakeOwnedConstant(std::string name, TensorType type, std::vector<std::b
   return c;
 }
 
+Constant MakeRecipeConstant(std::string name, TensorType type, std::function<void(std::byte*)> recipe) {
+  Constant c;
+  c.name = std::move(name);
+  c.stored = type.dtype;
+  c.strides = RowMajorStrides(type.shape);
+  c.type = std::move(type);
+  c.recipe = std::make_shared<const std::function<void(std::byte*)>>(std::move(recipe));
+  return c;
+}
+
 bool Constant::contiguous() const {
+  if (recipe) return false;
   if (stored != type.dtype) return false;
   if (nbytes() == 0) return true;
   int64_t n = 1;
@@ -128,6 +139,7 @@ std::span<const std::byte> Constant::bytes() const {
 
 void Constant::CopyTo(std::byte* destination) const {
   if (nbytes() == 0) return;
+  if (recipe) return (*recipe)(destination);
   if (contiguous()) {
     std::memcpy(destination, storage.data() + static_cast<size_t>(offset) * ByteSize(stored), nbytes());
     return;

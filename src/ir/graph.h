@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -61,7 +62,7 @@ struct Location {
 };
 
 // A constant tensor: a strided view of bytes that live elsewhere (a mapped file kept by the Module) or that it owns, possibly to be
-// converted to another dtype when it is streamed out. Nothing is copied until CopyTo.
+// converted to another dtype when it is streamed out, or a recipe that makes the bytes. Nothing is copied or made until CopyTo.
 struct Constant {
   std::string name;
   TensorType type;                    // what a reader gets: constant dims
@@ -71,7 +72,10 @@ struct Constant {
   int64_t offset = 0;                 // in elements
   bool data_known = true;             // false: declared `external` in a text form
   std::shared_ptr<const std::vector<std::byte>> owned;
+  std::shared_ptr<const std::function<void(std::byte*)>> recipe;  // writes nbytes() bytes, always the same; storage is empty
 
+  // What is alike for constants of the same bytes and layout (tied weights): the start of the storage, or the recipe.
+  const void* identity() const { return recipe ? static_cast<const void*>(recipe.get()) : storage.data() + static_cast<size_t>(offset) * ByteSize(stored); }
   bool contiguous() const;            // plain bytes of the right dtype: bytes() may be used as they are
   std::span<const std::byte> bytes() const;
   size_t nbytes() const { return static_cast<size_t>(type.shape.numel().value()) * ByteSize(type.dtype); }
@@ -83,6 +87,8 @@ Result<Constant> MakeConstant(std::string name, TensorType type, DType stored, s
                               std::vector<int64_t> strides, int64_t offset);
 // Owns a copy of `data`, row-major.
 Constant MakeOwnedConstant(std::string name, TensorType type, std::vector<std::byte> data);
+// Made when it is streamed out.
+Constant MakeRecipeConstant(std::string name, TensorType type, std::function<void(std::byte*)> recipe);
 
 // A mutable tensor that lives between calls. `initial` is what it holds after loading (its name is the state's).
 struct State {

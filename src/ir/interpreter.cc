@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ir/builder.h"
+#include "ops/quantization.h"
 
 namespace dovetail {
 namespace {
@@ -92,9 +93,14 @@ class Run {
     std::vector<TensorType> types, results(n.results.size());
     std::vector<TensorView> inputs, outputs;
     std::vector<Attr> attrs;
+    const bool integers = ComputesOnIntegers(n.op);
+    std::vector<OwnedTensor> real;  // of quantized operands
+    real.reserve(n.operands.size());
     for (ValueId v : n.operands) {
-      types.push_back(v == kNone ? TensorType() : values[v].type);
-      inputs.push_back(v == kNone ? TensorView() : values[v].view());
+      const OwnedTensor* t = v == kNone ? nullptr : &values[v];
+      if (t && t->type.per_tensor() && !integers) t = &real.emplace_back(Dequantize(*t));
+      types.push_back(t ? t->type : TensorType());
+      inputs.push_back(t ? t->view() : TensorView());
     }
     for (const Attr& a : n.attrs) {
       DT_ASSIGN_OR_RETURN(Attr r, Resolve(a, bindings_));
@@ -103,13 +109,19 @@ class Run {
     DT_RETURN_IF_ERROR(GetOp(n.op).infer({types, attrs, results, inputs}));
     for (size_t i = 0; i < results.size(); ++i) {
       DT_ASSIGN_OR_RETURN(TensorType expected, Resolve(graph.type(n.results[i]), bindings_));
-      if (expected != results[i]) return Internal("result ", i, " has type ", results[i].ToString(), " where ", expected.ToString(), " was inferred");
+      if ((integers ? expected : Dequantized(expected)) != results[i]) return Internal("result ", i, " has type ", results[i].ToString(), " where ", expected.ToString(), " was inferred");
       values[n.results[i]] = OwnedTensor::Make(results[i]);
       outputs.push_back(values[n.results[i]].view());
     }
     for (const SchemaArg& arg : GetSchema(n.op).args)
       if (arg.written && !outputs.empty()) std::memcpy(outputs[0].data, inputs[static_cast<size_t>(arg.index)].data, outputs[0].nbytes());
-    return GetOp(n.op).reference({inputs, attrs, outputs, nullptr, {}});
+    DT_RETURN_IF_ERROR(GetOp(n.op).reference({inputs, attrs, outputs, nullptr, {}}));
+    for (ValueId v : n.results)
+      if (graph.type(v).per_tensor() && !integers) {
+        DT_ASSIGN_OR_RETURN(const TensorType type, Resolve(graph.type(v), bindings_));
+        values[v] = Quantize(values[v], type);
+      }
+    return OkStatus();
   }
 
   const Module& module_;
@@ -132,6 +144,22 @@ OwnedTensor OwnedTensor::CopyOf(const TensorView& v) {
   OwnedTensor t = Make(v.type());
   if (v.nbytes()) std::memcpy(t.storage.data(), v.data, v.nbytes());
   return t;
+}
+
+OwnedTensor Dequantize(const OwnedTensor& t) {
+  OwnedTensor real = OwnedTensor::Make(Dequantized(t.type));
+  const TensorView from = t.view(), to = real.view();
+  for (int64_t i = 0; i < from.numel(); ++i)
+    to.as<float>()[i] = DequantizeElement(static_cast<int32_t>(ReadElement<int64_t>(from.dtype, from.data, i)), t.type.quant.scale, t.type.quant.zero_point);
+  return real;
+}
+
+OwnedTensor Quantize(const OwnedTensor& t, const TensorType& type) {
+  OwnedTensor integers = OwnedTensor::Make(type);
+  const TensorView from = t.view(), to = integers.view();
+  for (int64_t i = 0; i < from.numel(); ++i)
+    StoreQuantized(to, i, QuantizeElement(from.as<float>()[i], type.quant.scale, type.quant.zero_point, RangeOf(type.dtype)));
+  return integers;
 }
 
 TensorView OwnedTensor::view() const {

@@ -25,6 +25,11 @@ Result<StateStore> InitStates(const Module& module);
 // Values of symbols from the sizes of inputs; checks rank, dtype, sizes and the symbols' ranges, and names the input at fault.
 Result<std::map<std::string, int64_t, std::less<>>> BindSymbols(const Module& module, const Graph& graph, std::span<const OwnedTensor> inputs);
 
+// The f32 tensor that a per_tensor quantized one stands for, and the integers of a type for an f32 tensor: round(x / scale) + zero_point,
+// ties to even, within the dtype's range.
+OwnedTensor Dequantize(const OwnedTensor& t);
+OwnedTensor Quantize(const OwnedTensor& t, const TensorType& type);
+
 // Called with each value as it is computed (for `compare`).
 using ValueObserver = std::function<void(const Graph&, ValueId, const OwnedTensor&)>;
 

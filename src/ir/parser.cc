@@ -117,7 +117,41 @@ class Parser {
       if (!Is("]")) DT_RETURN_IF_ERROR(Expect(","));
     }
     DT_RETURN_IF_ERROR(Expect("]"));
-    return TensorType(dtype, shape);
+    TensorType type(dtype, shape);
+    if (Is("{")) DT_RETURN_IF_ERROR(Quantization(type.quant));
+    return type;
+  }
+
+  // {per_tensor scale=0.1 zero_point=-3}, {per_channel axis=0}, {per_block size=32 bits=4}, {dynamic per_row}
+  Status Quantization(QuantParams& quant) {
+    DT_RETURN_IF_ERROR(Expect("{"));
+    using Kind = QuantParams::Kind;
+    const std::string kind = token_.text;
+    if (kind == "per_tensor") quant.kind = Kind::kPerTensor;
+    else if (kind == "per_channel") quant.kind = Kind::kPerChannel;
+    else if (kind == "per_block") quant.kind = Kind::kPerBlock;
+    else if (kind == "dynamic") quant.kind = Kind::kDynamic;
+    else return Error(StrCat("unknown quantization '", kind, "'"));
+    DT_RETURN_IF_ERROR(Bump());
+    while (!Is("}")) {
+      const std::string field = token_.text;
+      DT_RETURN_IF_ERROR(Bump());
+      if (field == "per_row") continue;
+      DT_RETURN_IF_ERROR(Expect("="));
+      const bool negative = Is("-");
+      if (negative) DT_RETURN_IF_ERROR(Bump());
+      if (token_.kind != TokenKind::kNumber) return Error("expected a number");
+      const double magnitude = std::strtod(token_.text.c_str(), nullptr), v = negative ? -magnitude : magnitude;
+      DT_RETURN_IF_ERROR(Bump());
+      if (field == "scale" && v > 0 && static_cast<float>(v) > 0 && v < 3e38) quant.scale = static_cast<float>(v);
+      else if (field == "zero_point" && v >= -65536 && v <= 65536) quant.zero_point = static_cast<int32_t>(v);
+      else if (field == "axis" && v >= 0 && v < static_cast<double>(kMaxRank)) quant.axis = static_cast<int16_t>(v);
+      else if (field == "size" && v >= 1 && v <= 65536) quant.block = static_cast<int32_t>(v);
+      else if (field == "bits" && (v == 4 || v == 8)) quant.bits = static_cast<uint8_t>(v);
+      else return Error(StrCat("a quantization with ", field, " = ", v));
+    }
+    if (quant.kind == Kind::kPerTensor && quant.scale == 0) return Error("a per_tensor quantization without a scale");
+    return Expect("}");
   }
 
   Status Symbol() {

@@ -81,7 +81,8 @@ class GraphVerifier {
       return InvalidArgument("operator ", GetOp(n.op).name, " has ", GetSchema(n.op).results.size(), " results, not ", n.results.size());
     DT_ASSIGN_OR_RETURN(std::vector<TensorType> types, InferTypes(module_, graph_, n.op, n.operands, n.attrs, n.results.size()));
     for (size_t i = 0; i < types.size(); ++i)
-      if (types[i] != graph_.type(n.results[i]))
+      // A result may be declared as quantized wherever the operator computes in f32.
+      if (types[i] != (ComputesOnIntegers(n.op) ? graph_.type(n.results[i]) : Dequantized(graph_.type(n.results[i]))))
         return InvalidArgument("result ", i, " has type ", graph_.type(n.results[i]).ToString(), " where the operands give ", types[i].ToString());
     return OkStatus();
   }

@@ -110,7 +110,7 @@ TEST(SymbolicInferenceTest, Elementwise) {
 TEST(InferenceTest, QuantizationStaysWhereElementsOnlyMove) {
   TensorType self(DType::kI8, S({"2", "3"}));
   self.quant.kind = QuantParams::Kind::kPerTensor;
-  self.quant.scales = {0.5f};
+  self.quant.scale = 0.5f;
   std::vector<TensorType> results(1), operands = {self};
   std::vector<Attr> attrs = {Sizes({"6"})};
   ASSERT_TRUE(kOpView.infer(InferContext{operands, attrs, results, {}}).ok());

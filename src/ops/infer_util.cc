@@ -62,6 +62,20 @@ Status RequireIndex(const TensorType& t, std::string_view what) {
   return InvalidArgument(what, " takes indices of type i32 or i64, not ", Name(t.dtype));
 }
 
+Result<Shape> QuantizedMatrixShape(const TensorType& weight, const TensorType& scale) {
+  const auto refused = [&] { return InvalidArgument("a quantized weight ", weight.ToString(), " with scales ", scale.ToString()); };
+  if (weight.rank() != 2 || !weight.shape.is_constant() || !scale.shape.is_constant()) return refused();
+  if (weight.dtype == DType::kI8) {
+    if (scale.dtype != DType::kF32 || !(scale.shape == Shape{weight.shape[0]})) return refused();
+    return weight.shape;
+  }
+  const int64_t columns = weight.shape[1].value() * 2;
+  if (weight.dtype != DType::kU8 || scale.dtype != DType::kBF16 || scale.rank() != 2 || scale.shape[0] != weight.shape[0]) return refused();
+  const int64_t blocks = scale.shape[1].value();
+  if (columns == 0 ? blocks != 0 : blocks < 1 || columns % blocks != 0) return refused();
+  return Shape{weight.shape[0], Dim(columns)};
+}
+
 Result<Shape> ShapeFromSizes(std::span<const Dim> sizes, std::string_view what) {
   if (sizes.size() > kMaxRank) return Unsupported(what, " of rank ", sizes.size(), "; at most ", kMaxRank, " dimensions are supported");
   for (Dim d : sizes)

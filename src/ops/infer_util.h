@@ -24,6 +24,9 @@ Status RequireRank(const TensorType& t, size_t min, size_t max, std::string_view
 // Refuses what is not i32 or i64.
 Status RequireIndex(const TensorType& t, std::string_view what);
 
+// [rows, columns] of the weight of quantized_linear and its like: i8[N,K] with scales f32[N], or u8[N,K/2] with scales bf16[N,K/block].
+Result<Shape> QuantizedMatrixShape(const TensorType& weight, const TensorType& scale);
+
 // A shape from a size argument: at most kMaxRank dims, constants not below zero.
 Result<Shape> ShapeFromSizes(std::span<const Dim> sizes, std::string_view what);
 // The attr of an int[] as dims; a Dim stands for a list of one.

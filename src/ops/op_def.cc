@@ -41,6 +41,10 @@ OpId Lookup(const NameTable& table, std::string_view name) {
 }  // namespace
 
 const OpDef& GetOp(OpId id) { return *kOps[static_cast<size_t>(id)]; }
+bool ComputesOnIntegers(OpId id) {
+  // Padding is of a real number, which must be quantized first.
+  return id != OpId::kConstantPadNd && (GetOp(id).traits & (kDataMovement | kStructural | kQuantized));
+}
 const Schema& GetSchema(OpId id) { return Schemas()[static_cast<size_t>(id)]; }
 OpId FindOp(std::string_view name) { return Lookup(Names(&OpDef::name), name); }
 OpId FindOutVariant(std::string_view name) { return Lookup(Names(&OpDef::out_variant), name); }

@@ -66,6 +66,7 @@ enum OpTraits : uint32_t {
   kDataMovement = 1u << 3,     // moves elements, computes nothing: values keep their quantization
   kStructural = 1u << 4,       // no kernel: const, state.read, state.write, delegate
   kFused = 1u << 5,            // of the namespace dovetail::
+  kQuantized = 1u << 6,        // takes or gives quantized types as they are; see ComputesOnIntegers
 };
 
 struct OpDef {
@@ -85,6 +86,10 @@ struct OpDef {
 #undef OP
 
 const OpDef& GetOp(OpId id);
+// Whether the operator takes per_tensor quantized operands as integers: it moves elements, or quantization is its subject. Of any other
+// operator a quantized form means this: operands are dequantized, the operator computes in f32, its results are quantized to the types
+// they are declared with.
+bool ComputesOnIntegers(OpId id);
 // The parsed schema, made on first use and kept.
 const Schema& GetSchema(OpId id);
 // kCount when there is none.

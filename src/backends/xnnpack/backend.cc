@@ -20,6 +20,8 @@ Status Check(const Module& module, const Graph& graph, const Node& node) {
 bool IsHeavy(OpId op) {
   switch (op) {
     case OpId::kLinear:
+    case OpId::kQuantizedLinear:
+    case OpId::kQuantizedConvolution:
     case OpId::kMatmul:
     case OpId::kBmm:
     case OpId::kConvolution:

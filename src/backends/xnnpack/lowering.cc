@@ -42,15 +42,15 @@ int64_t Lowering::UpperBound(Dim d) {
   return max;
 }
 
-Id Lowering::NewValue(Shape shape) {
+Id Lowering::NewValue(Shape shape, XnnType type) {
   if (shape.rank() > kMaxXnnRank) Fail(StrCat("a tensor of ", shape.rank(), " dims; at most ", kMaxXnnRank));
   for (Dim d : shape) UpperBound(d);
-  values_.push_back({shape, 0, kNoId, false});
+  values_.push_back({shape, 0, kNoId, false, type});
   return static_cast<Id>(values_.size() - 1);
 }
 
-Id Lowering::NewConstant(Shape shape, XnnConstant c) {
-  const Id id = NewValue(shape);
+Id Lowering::NewConstant(Shape shape, XnnConstant c, XnnType type) {
+  const Id id = NewValue(shape, type);
   if (mode_ == Mode::kEmit) {
     values_[id].constant = static_cast<uint32_t>(constants_.size());
     constants_.push_back(std::move(c));
@@ -58,10 +58,20 @@ Id Lowering::NewConstant(Shape shape, XnnConstant c) {
   return id;
 }
 
+// Of a value on the way into, inside or out of a region.
+XnnType Lowering::TypeOf(ValueId v) {
+  const TensorType& t = type(v);
+  if (t.per_tensor() && t.dtype == DType::kI8) return XnnType::PerTensor(t.quant.scale, t.quant.zero_point);
+  if (t.quant.kind == QuantParams::Kind::kDynamic && graph_.producer_if(v, OpId::kQuantizeDynamic))
+    return XnnType::PerRow(static_cast<int32_t>(GetAttr(*graph_.producer(v), "num_nonbatch_dims").Int(1)));
+  if (t.dtype != DType::kF32) Fail(StrCat("a tensor of type ", Name(t.dtype), "; only f32 and quantized i8 are supported"));
+  return {};
+}
+
 Id Lowering::Operand(ValueId v, Order order) {
   if (auto it = bound_.find({v, order}); it != bound_.end()) return it->second;
   const TensorType& t = type(v);
-  if (t.dtype != DType::kF32) Fail(StrCat("an operand of type ", Name(t.dtype), "; only f32 is supported"));
+  const XnnType xnn_type = TypeOf(v);
   Id id;
   if (const Constant* c = GetConstant(module_, graph_, v)) {
     id = ConstantOperand(v, *c, order);
@@ -70,7 +80,7 @@ Id Lowering::Operand(ValueId v, Order order) {
   } else {
     if (mode_ == Mode::kEmit) Fail(StrCat("value ", v, " is used before it is made"));
     if (t.shape.empty()) Fail("a tensor without dims");
-    id = NewValue(AtLeastOneDim(t.shape));
+    id = NewValue(AtLeastOneDim(t.shape), xnn_type);
     bound_[{v, Order::kPlain}] = id;
     if (order == Order::kChannelsLast) id = ToChannelsLast(id);
   }
@@ -118,7 +128,7 @@ bool Lowering::OnlyChannelsLast(ValueId v) const {
 }
 
 void Lowering::Bind(ValueId v, Id id, Order order) {
-  if (type(v).dtype != DType::kF32) Fail(StrCat("a result of type ", Name(type(v).dtype), "; only f32 is supported"));
+  if (const XnnType want = TypeOf(v); !failed() && !(xnn_type(id) == want)) Fail(StrCat("its lowering gives another type than ", type(v).ToString()));
   if (type(v).shape.empty()) Fail("a result without dims");
   if (!failed() && order == Order::kPlain && !(shape(id) == type(v).shape))
     Fail(StrCat("its lowering gives the shape [", shape(id).ToString(), "] for [", type(v).shape.ToString(), "]"));
@@ -127,7 +137,7 @@ void Lowering::Bind(ValueId v, Id id, Order order) {
 
 void Lowering::BindInputs() {
   for (size_t i = 0; i < graph_.inputs.size(); ++i) {
-    const Id id = NewValue(graph_.type(graph_.inputs[i]).shape);
+    const Id id = NewValue(graph_.type(graph_.inputs[i]).shape, TypeOf(graph_.inputs[i]));
     values_[id].external = static_cast<uint32_t>(i);
     Bind(graph_.inputs[i], id);
   }
@@ -154,6 +164,10 @@ Id Lowering::Weight(const Constant& c) {
   const std::string key = "weight:" + c.name;
   if (auto it = weights_.find(key); it != weights_.end()) return it->second;
   if (mode_ == Mode::kCheck) return NewValue(c.type.shape);
+  return weights_[key] = NewConstant(c.type.shape, Stored(key, c));
+}
+
+Lowering::XnnConstant Lowering::Stored(const std::string& key, const Constant& c) {
   if (!c.data_known) Fail(StrCat("the data of constant '", c.name, "' are not known"));
   XnnConstant data;
   data.size = c.nbytes();
@@ -164,7 +178,42 @@ Id Lowering::Weight(const Constant& c) {
     data.key = key;
     shared_.push_back({key, &c, {}});
   }
-  return weights_[key] = NewConstant(c.type.shape, std::move(data));
+  return data;
+}
+
+Id Lowering::QuantizedWeight(const Constant& weight, const Constant& scale, Shape shape, int channel_dim, std::string_view suffix,
+                             const std::function<std::vector<std::byte>()>& make) {
+  const std::string key = StrCat("weight:", weight.name, suffix);
+  if (auto it = weights_.find(key); it != weights_.end()) return it->second;
+  XnnType type;
+  type.channel_dim = channel_dim;
+  type.num_scales = static_cast<uint32_t>(scale.type.shape.numel().value());
+  if (weight.type.quant.bits == 4) {
+    type.datatype = xn::XNNDatatype::xnn_datatype_qbint4;
+    type.params = xn::XNNQuantParams::PerChannelGroupQuant;
+    type.block = weight.type.quant.block;
+    if (type.block % 32 != 0) Fail(StrCat("4-bit weights in blocks of ", type.block, "; it takes multiples of 32"));
+  } else {
+    type.datatype = xn::XNNDatatype::xnn_datatype_qcint8;
+    type.params = xn::XNNQuantParams::PerChannelQuant;
+  }
+  if (mode_ == Mode::kCheck) return NewValue(shape, type);
+  // The scales of one weight are constants of one value, so they need no table of their own.
+  type.scales = static_cast<uint32_t>(constants_.size());
+  constants_.push_back(Stored("weight:" + scale.name, scale));
+  XnnConstant data;
+  if (!make) {
+    data = Stored(key, weight);
+  } else {
+    data.bytes = make();
+    data.size = data.bytes.size();
+    if (data.size >= kInlineBytes) {
+      data.key = key;
+      shared_.push_back({key, nullptr, std::move(data.bytes)});
+      data.bytes.clear();
+    }
+  }
+  return weights_[key] = NewConstant(shape, std::move(data), type);
 }
 
 Id Lowering::Weight(std::string key, Shape shape, const std::function<std::vector<float>()>& make) {
@@ -181,18 +230,20 @@ Id Lowering::Weight(std::string key, Shape shape, const std::function<std::vecto
   return weights_[key] = NewConstant(shape, std::move(data));
 }
 
-Id Lowering::Emit(XnnNode node, Shape shape) {
+Id Lowering::Emit(XnnNode node, Shape shape, XnnType type) {
   // XNNPACK refuses most tensors without elements, and divides by their sizes in others.
   auto empty = [](const Shape& s) { return std::any_of(s.begin(), s.end(), [](Dim d) { return d == Dim(0); }); };
   bool any_empty = empty(shape);
   for (Id in : node.in)
     if (in != kNoId) any_empty |= empty(this->shape(in));
   if (any_empty) Fail("a tensor of no elements");
-  node.out = NewValue(shape);
+  node.out = NewValue(shape, type);
   const Id out = node.out;
   if (mode_ == Mode::kEmit) nodes_.push_back(std::move(node));
   return out;
 }
+
+Id Lowering::Convert(Id x, XnnType to) { return Emit(XnnNode(Kind::XNNConvert, {x}), shape(x), to); }
 
 Id Lowering::Unary(Kind kind, Id x) { return Emit(XnnNode(kind, {x}), shape(x)); }
 

@@ -32,6 +32,34 @@ enum class Order : uint8_t { kPlain, kChannelsLast };
 inline constexpr uint32_t kTransposeWeights = 0x1, kKeepDims = 0x40;
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+// What the elements of a value are. Which fields count follows from `params`.
+struct XnnType {
+  xn::XNNDatatype datatype = xn::XNNDatatype::xnn_datatype_fp32;
+  xn::XNNQuantParams params = xn::XNNQuantParams::NONE;
+  float scale = 0;                          // per tensor
+  int32_t zero_point = 0;
+  int32_t row_dims = 1;                     // per row, at run time
+  int32_t channel_dim = 0, block = 0;       // per channel and per block
+  uint32_t scales = 0, num_scales = 0;      // index among the constants
+
+  static XnnType PerTensor(float scale, int32_t zero_point) {
+    XnnType t;
+    t.datatype = xn::XNNDatatype::xnn_datatype_qint8;
+    t.params = xn::XNNQuantParams::PerTensorQuant;
+    t.scale = scale;
+    t.zero_point = zero_point;
+    return t;
+  }
+  static XnnType PerRow(int32_t row_dims) {
+    XnnType t;
+    t.datatype = xn::XNNDatatype::xnn_datatype_qdint8;
+    t.params = xn::XNNQuantParams::PerTokenDynamicQuant;
+    t.row_dims = row_dims;
+    return t;
+  }
+  friend bool operator==(const XnnType&, const XnnType&) = default;
+};
+
 // One node; which fields count follows from its kind.
 struct XnnNode {
   XnnNode(Kind k, std::initializer_list<Id> inputs) : kind(k) {
@@ -80,6 +108,10 @@ class Lowering {
   // has the same contents. The first form takes the constant as it is.
   Id Weight(const Constant& constant);
   Id Weight(std::string key, Shape shape, const std::function<std::vector<float>()>& make);
+  // A filter of integers with a scale per channel or per block, which XNNPACK packs too. `shape` is the filter's in XNNPACK; `make`, if
+  // given, writes the integers in the order of that shape (stored under key + suffix), else they are the constant's as they are.
+  Id QuantizedWeight(const Constant& weight, const Constant& scale, Shape shape, int channel_dim, std::string_view suffix = {},
+                     const std::function<std::vector<std::byte>()>& make = nullptr);
   // The constant that `v` is, if it is of type f32; else null.
   const Constant* F32Constant(ValueId v) const;
 
@@ -98,7 +130,10 @@ class Lowering {
   Id FullyConnected(Id x, Id filter, Id bias, uint32_t flags = 0);
   Id MatMul(Id a, Id b, bool transpose_b);  // batch dims of 1 broadcast
   // `shape` is the result's. For the kinds without a function above.
-  Id Emit(XnnNode node, Shape shape);
+  Id Emit(XnnNode node, Shape shape, XnnType type = {});
+  const XnnType& xnn_type(Id id) const { return values_[id].type; }
+  // f32 to integers and back.
+  Id Convert(Id x, XnnType to);
 
   // Order changes of rank 3 and 4.
   Id ToChannelsLast(Id x);
@@ -115,6 +150,7 @@ class Lowering {
     uint32_t constant = 0;      // index into constants_, 0: none
     uint32_t external = kNoId;  // position among the arguments
     bool output = false;
+    XnnType type = {};
   };
   struct XnnConstant {
     std::string key;  // empty: inline
@@ -122,8 +158,11 @@ class Lowering {
     size_t size = 0;
   };
 
-  Id NewValue(Shape shape);
-  Id NewConstant(Shape shape, XnnConstant c);
+  Id NewValue(Shape shape, XnnType type = {});
+  Id NewConstant(Shape shape, XnnConstant c, XnnType type = {});
+  // A constant's bytes, inline when small, else the program's shared data under `key`.
+  XnnConstant Stored(const std::string& key, const Constant& c);
+  XnnType TypeOf(ValueId v);
   Id ConstantOperand(ValueId v, const Constant& c, Order order);
   std::vector<uint32_t> Sizes(const Shape& shape);
   Result<std::vector<std::byte>> Serialize(uint32_t num_inputs, uint32_t num_outputs);

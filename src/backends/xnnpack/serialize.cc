@@ -53,6 +53,22 @@ Offset<void> WriteNode(FlatBufferBuilder& b, const XnnNode& n) {
   }
 }
 
+Offset<void> WriteParams(FlatBufferBuilder& b, const XnnType& t, uint32_t scales) {
+  switch (t.params) {
+    case xn::XNNQuantParams::PerTensorQuant: return xn::CreatePerTensorQuant(b, t.scale, t.zero_point).Union();
+    case xn::XNNQuantParams::PerTokenDynamicQuant: return xn::CreatePerTokenDynamicQuant(b, t.row_dims).Union();
+    case xn::XNNQuantParams::PerChannelQuant: return xn::CreatePerChannelQuant(b, 0, t.channel_dim, scales, t.num_scales).Union();
+    default: {
+      xn::PerChannelGroupQuantBuilder params(b);
+      params.add_channel_dim(t.channel_dim);
+      params.add_group_size(t.block);
+      params.add_scale_buffer_idx(scales);
+      params.add_num_scales(t.num_scales);
+      return params.Finish().Union();
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<uint32_t> Lowering::Sizes(const Shape& shape) {
@@ -97,21 +113,30 @@ Result<std::vector<std::byte>> Lowering::Serialize(uint32_t num_inputs, uint32_t
   XnnConstants data;
   std::vector<Offset<xn::ConstantDataOffset>> constants = {xn::CreateConstantDataOffsetDirect(b, 0, 0, "")};
   std::vector<uint32_t> constant_index(constants_.size(), 0);
+  const auto store = [&](uint32_t index) {
+    if (index == 0 || constant_index[index] != 0) return;
+    XnnConstant& c = constants_[index];
+    constant_index[index] = static_cast<uint32_t>(constants.size());
+    // An absent key tells readers that the data are in the blob.
+    if (c.key.empty()) constants.push_back(xn::CreateConstantDataOffset(b, data.Add(Payload::Owned(std::move(c.bytes))), c.size));
+    else constants.push_back(xn::CreateConstantDataOffsetDirect(b, kXnnNoOffset, c.size, c.key.c_str()));
+  };
   std::vector<Offset<xn::XValue>> values;
   for (Id id : order) {
     const XnnValue& v = values_[id];
-    if (v.constant != 0 && constant_index[v.constant] == 0) {
-      XnnConstant& c = constants_[v.constant];
-      constant_index[v.constant] = static_cast<uint32_t>(constants.size());
-      // An absent key tells readers that the data are in the blob.
-      if (c.key.empty()) constants.push_back(xn::CreateConstantDataOffset(b, data.Add(Payload::Owned(std::move(c.bytes))), c.size));
-      else constants.push_back(xn::CreateConstantDataOffsetDirect(b, kXnnNoOffset, c.size, c.key.c_str()));
-    }
+    store(v.constant);
+    store(v.type.scales);
     const std::vector<uint32_t> sizes = Sizes(v.shape);
     const uint32_t flags = v.external == kNoId ? 0 : v.output ? 2 : 1;
-    const auto tensor = xn::CreateXNNTensorValueDirect(b, xn::XNNDatatype::xnn_datatype_fp32, static_cast<uint32_t>(sizes.size()), &sizes,
-                                                       constant_index[v.constant], v.external, flags, renamed[id]);
-    values.push_back(xn::CreateXValue(b, xn::XValueUnion::XNNTensorValue, tensor.Union()));
+    const auto tensor = xn::CreateXNNTensorValueDirect(b, v.type.datatype, static_cast<uint32_t>(sizes.size()), &sizes, constant_index[v.constant],
+                                                       v.external, flags, renamed[id]);
+    if (v.type.params == xn::XNNQuantParams::NONE) {
+      values.push_back(xn::CreateXValue(b, xn::XValueUnion::XNNTensorValue, tensor.Union()));
+      continue;
+    }
+    const Offset<void> params = WriteParams(b, v.type, constant_index[v.type.scales]);
+    const auto quantized = xn::CreateXNNQuantizedTensorValue(b, tensor, v.type.params, params);
+    values.push_back(xn::CreateXValue(b, xn::XValueUnion::XNNQuantizedTensorValue, quantized.Union()));
   }
   std::vector<Offset<xn::XNode>> nodes;
   for (XnnNode& n : nodes_) {

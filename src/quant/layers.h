@@ -1,0 +1,20 @@
+// Layers with constant weights become their quantized operators, for the schemes that need no calibration of activations.
+#pragma once
+
+#include "quant/quantize.h"
+#include "quant/weights.h"
+
+namespace dovetail {
+
+// Whether `path` matches the glob: * stands for any characters, ? for one, everything else for itself.
+bool MatchesGlob(std::string_view glob, std::string_view path);
+
+// The path that reports and --keep-float use: the node's module path, or the name of the weight (without ".weight") where there is none.
+std::string LayerPath(const Module& module, const Graph& graph, const Node& node);
+// Whether the user asked to leave it in float.
+bool KeptFloat(const QuantizeOptions& options, std::string_view path);
+
+// Linears, matrix products with a constant, convolutions and embeddings of every graph. Activations of `options.scheme` are kDynamic or kFloat.
+Status QuantizeLayers(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report);
+
+}  // namespace dovetail

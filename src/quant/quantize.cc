@@ -1,0 +1,22 @@
+#include "quant/quantize.h"
+
+#include "ir/verifier.h"
+#include "quant/layers.h"
+#include "quant/weights.h"
+
+namespace dovetail {
+
+Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& report) {
+  const StateSets before = CollectStates(module);
+  module.form = Form::kQuantized;
+  if (options.scheme) {
+    if (options.scheme->activations == Activations::kStatic) return Unsupported("--quantize ", options.scheme->name, " is not in this version");
+    WeightQuantizer weights(module);
+    DT_RETURN_IF_ERROR(QuantizeLayers(module, options, weights, report));
+  }
+  if (options.int8_states) return Unsupported("--state int8 is not in this version");
+  DT_RETURN_IF_ERROR(Verify(module));
+  return CheckStates(before, CollectStates(module));
+}
+
+}  // namespace dovetail

@@ -1,0 +1,41 @@
+// Quantization of a module by the name of a scheme. Runs on the core form, before partitioning.
+//
+// What changes: linears, convolutions and embeddings with constant weights become their quantized_ operators; with activations of kind
+// kDynamic their inputs pass one quantize_dynamic per value, however many of them share it. What cannot be quantized stays float, and the
+// report says why. States are neither constants nor calibrated values; with int8_states those that can be are stored as i8 rows with their scales
+// in a state of their own beside them (state_storage.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "quant/scheme.h"
+
+namespace dovetail {
+
+struct QuantizeOptions {
+  const Scheme* scheme = nullptr;         // null: weights and activations stay float
+  bool int8_states = false;
+  std::vector<std::string> keep_float;    // globs over module paths: "layers.*.mlp.*", * matching any characters
+  std::vector<std::string> calibration;   // .npz or .safetensors files, one call each, or folders of them; in order
+};
+
+// What became of one layer (a linear, convolution, embedding, recurrent layer or matrix product with a constant).
+struct LayerReport {
+  std::string path;     // module path; the weight's name when there is none
+  std::string op;       // "linear"
+  std::string became;   // "i8 dynamic per_row x i8 per_channel"; empty: left in float
+  std::string reason;   // why it was left in float
+  std::string source;   // the user's line
+};
+
+struct QuantizeReport {
+  std::vector<LayerReport> layers;        // in order of execution, each module path once per node
+  std::vector<std::string> warnings;      // "state 'x' stays float: ..."
+};
+
+// Fails on weights that are not finite, on unreadable calibration data, and on a scheme that needs calibration and has none.
+Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& report);
+
+}  // namespace dovetail

@@ -1,0 +1,28 @@
+// The quantization schemes a user can name, as data.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace dovetail {
+
+enum class Activations : uint8_t {
+  kFloat,    // weights alone are quantized
+  kDynamic,  // i8 per row, at run time: nothing to calibrate
+  kStatic,   // i8 per tensor, from calibration
+};
+
+struct Scheme {
+  std::string_view name;
+  Activations activations;
+  int weight_bits;  // of linears and embeddings: 8 (per_channel) or 4 (per_block); convolutions have 8 always
+  int block;        // of 4-bit weights
+  std::string_view description;
+};
+
+std::span<const Scheme> Schemes();
+// Null when there is none of that name.
+const Scheme* FindScheme(std::string_view name);
+
+}  // namespace dovetail

@@ -1,0 +1,56 @@
+// Constant weights to integers by rounding to nearest.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "ir/graph.h"
+#include "quant/scheme.h"
+
+namespace dovetail {
+
+// Indices into Module::constants.
+struct QuantizedWeight {
+  uint32_t data = kNone, scale = kNone;
+  bool ok() const { return data != kNone; }
+};
+
+// Rows of a constant of floating type as f32, without a copy where the bytes allow it. The constant outlives this.
+class FloatRows {
+ public:
+  explicit FloatRows(const Constant& c);
+  int64_t rows() const { return rows_; }
+  int64_t width() const { return width_; }  // elements of a row: the product of the other dims
+  // Valid until the next call.
+  std::span<const float> row(int64_t i);
+
+ private:
+  const Constant& constant_;
+  int64_t rows_, width_;
+  std::vector<float> buffer_;
+};
+
+// Makes each weight once, however many layers share it: tied weights stay tied.
+class WeightQuantizer {
+ public:
+  explicit WeightQuantizer(Module& module) : module_(module) {}
+
+  // i8 with one scale per index of `axis` (max|w| / 127), f32[n]. The weight's shape stays.
+  Result<QuantizedWeight> PerChannel(uint32_t constant, int axis);
+  // A matrix [N,K], K a multiple of `block`: u8[N,K/2] with bf16 scales [N,K/block], scale = max|w| / 7.5 of a block.
+  Result<QuantizedWeight> PerBlock(uint32_t constant, int block);
+  // The matrix whose rows are the columns of a constant matrix: a view of the same bytes, made once.
+  uint32_t Transposed(uint32_t constant);
+
+ private:
+  using Key = std::tuple<const void*, std::string, int, int>;  // bytes, layout, bits, axis
+  Key KeyOf(const Constant& c, int bits, int axis) const;
+  Result<QuantizedWeight> Add(uint32_t constant, TensorType type, std::function<void(std::byte*)> recipe, TensorType scale_type, std::vector<std::byte> scales);
+
+  Module& module_;
+  std::map<Key, QuantizedWeight> made_;
+  std::map<uint32_t, uint32_t> transposed_;
+};
+
+}  // namespace dovetail
