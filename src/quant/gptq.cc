@@ -1,0 +1,203 @@
+#include "quant/gptq.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/gemm.h"
+#include "ops/quantization.h"
+
+namespace dovetail {
+namespace {
+
+constexpr int64_t kColumns = 64;      // rounded between two updates of all the columns after them
+constexpr double kDamping = 0.01;     // of the mean of the diagonal, as in the paper
+constexpr int64_t kRowsAtOnce = 64;   // of the weight
+
+// The lower Cholesky factor of the lower triangle of a, in place, by blocks of columns. A diagonal that rounding has left below `least` is that.
+void Factorize(float* a, int64_t n, float least) {
+  std::vector<float> negated;
+  for (int64_t begin = 0; begin < n; begin += kColumns) {
+    const int64_t end = std::min(n, begin + kColumns), width = end - begin;
+    for (int64_t j = begin; j < end; ++j) {
+      float* row_j = a + j * n;
+      double d = static_cast<double>(row_j[j]);
+      for (int64_t k = begin; k < j; ++k) d -= static_cast<double>(row_j[k]) * static_cast<double>(row_j[k]);
+      row_j[j] = static_cast<float>(std::sqrt(std::max(d, static_cast<double>(least))));
+      for (int64_t i = j + 1; i < n; ++i) {
+        float* row_i = a + i * n;
+        double sum = static_cast<double>(row_i[j]);
+        for (int64_t k = begin; k < j; ++k) sum -= static_cast<double>(row_i[k]) * static_cast<double>(row_j[k]);
+        row_i[j] = static_cast<float>(sum / static_cast<double>(row_j[j]));
+      }
+    }
+    if (end == n) break;
+    negated.resize(static_cast<size_t>((n - end) * width));
+    for (int64_t i = end; i < n; ++i)
+      for (int64_t k = 0; k < width; ++k) negated[static_cast<size_t>((i - end) * width + k)] = -a[i * n + begin + k];
+    // Blocks of rows, each as far as its own diagonal block.
+    for (int64_t first = end; first < n; first += kColumns) {
+      const int64_t rows = std::min(kColumns, n - first);
+      MultiplyTransposed({rows, first + rows - end, width, negated.data() + (first - end) * width, width, a + end * n + begin, n, a + first * n + end, n});
+    }
+  }
+}
+
+// The inverse of a lower triangular matrix, in place, by blocks of rows: X[I] = L[I][I]^-1 (E[I] - L[I][<I] X[<I]).
+void InvertTriangular(float* l, int64_t n) {
+  std::vector<float> negated, result;
+  for (int64_t begin = 0; begin < n; begin += kColumns) {
+    const int64_t end = std::min(n, begin + kColumns), rows = end - begin;
+    result.assign(static_cast<size_t>(rows * end), 0);
+    for (int64_t r = 0; r < rows; ++r) result[static_cast<size_t>(r * end + begin + r)] = 1;
+    if (begin > 0) {
+      negated.resize(static_cast<size_t>(rows * begin));
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t k = 0; k < begin; ++k) negated[static_cast<size_t>(r * begin + k)] = -l[(begin + r) * n + k];
+      MultiplyAdd({rows, begin, begin, negated.data(), begin, l, n, result.data(), end});
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      float* row = result.data() + r * end;
+      for (int64_t k = 0; k < r; ++k) {
+        const float factor = l[(begin + r) * n + begin + k];
+        const float* known = result.data() + k * end;
+        for (int64_t c = 0; c < end; ++c) row[c] -= factor * known[c];
+      }
+      const float inverse = 1 / l[(begin + r) * n + begin + r];
+      for (int64_t c = 0; c < end; ++c) row[c] *= inverse;
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      std::copy_n(result.data() + r * end, end, l + (begin + r) * n);
+      std::fill(l + (begin + r) * n + begin + r + 1, l + (begin + r) * n + end, 0.0f);
+    }
+  }
+}
+
+// The upper triangular U of H^-1 = U^T U for the damped H, by the Cholesky factor of H in reversed order: with J the reversal, J H J = L L^T gives
+// U = J L^-1 J. Columns of inputs that are always zero have only the damping on their diagonal.
+std::vector<float> InverseFactor(const InputMoments& moments, std::span<const int64_t> order) {
+  const int64_t n = moments.width();
+  double mean = 0;
+  for (int64_t i = 0; i < n; ++i) mean += static_cast<double>(moments.sums()[static_cast<size_t>(i * n + i)]) / static_cast<double>(n);
+  if (!(mean > 0)) mean = 1;
+  std::vector<float> l(static_cast<size_t>(n * n), 0);
+  for (int64_t r = 0; r < n; ++r)
+    for (int64_t c = 0; c <= r; ++c)
+      l[static_cast<size_t>(r * n + c)] =
+          moments.sums()[static_cast<size_t>(order[static_cast<size_t>(n - 1 - r)] * n + order[static_cast<size_t>(n - 1 - c)])] + (r == c ? static_cast<float>(kDamping * mean) : 0);
+  Factorize(l.data(), n, static_cast<float>(kDamping * mean * 1e-3));
+  InvertTriangular(l.data(), n);
+  std::vector<float> u(static_cast<size_t>(n * n), 0);
+  for (int64_t r = 0; r < n; ++r)
+    for (int64_t c = r; c < n; ++c) u[static_cast<size_t>(r * n + c)] = l[static_cast<size_t>((n - 1 - r) * n + n - 1 - c)];
+  return u;
+}
+
+int32_t Round4(float w, float scale) { return QuantizeElement(w, scale, 0, {-8, 7}); }
+
+uint16_t BestScale(std::span<const float> w, std::span<const float> importance) {
+  float most = 0;
+  for (float v : w) most = std::max(most, std::abs(v));
+  if (most == 0) return FloatToBFloat16(1);
+  uint16_t best = 0;
+  double least = INFINITY;
+  for (int step = 0; step <= 20; ++step) {
+    const uint16_t candidate = FloatToBFloat16(std::max(most / 7.5f * (1.1f - 0.025f * static_cast<float>(step)), FLT_MIN));
+    const float scale = BFloat16ToFloat(candidate);
+    double error = 0;
+    for (size_t i = 0; i < w.size(); ++i) {
+      const double e = static_cast<double>(w[i] - static_cast<float>(Round4(w[i], scale)) * scale);
+      error += e * e * static_cast<double>(importance[i]);
+    }
+    if (error < least) {
+      least = error;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+void InputMoments::Add(const float* x, int64_t rows) {
+  const size_t n = static_cast<size_t>(width_);
+  std::vector<float> columns;  // [width, rows]: the product of rows is then one of contiguous vectors
+  int64_t kept = 0;
+  std::vector<const float*> finite;
+  for (int64_t r = 0; r < rows; ++r) {
+    float check = 0;
+    for (size_t i = 0; i < n; ++i) check += x[static_cast<size_t>(r) * n + i] * 0;
+    if (check == 0) finite.push_back(x + static_cast<size_t>(r) * n);
+  }
+  kept = static_cast<int64_t>(finite.size());
+  if (kept == 0) return;
+  columns.resize(n * finite.size());
+  for (size_t r = 0; r < finite.size(); ++r)
+    for (size_t i = 0; i < n; ++i) columns[i * finite.size() + r] = finite[r][i];
+  // The upper triangle by blocks of rows; the lower one is its mirror.
+  constexpr int64_t kBlock = 64;
+  for (int64_t begin = 0; begin < width_; begin += kBlock) {
+    const int64_t count = std::min(kBlock, width_ - begin);
+    const float* block = columns.data() + begin * kept;
+    MultiplyTransposed({count, width_ - begin, kept, block, kept, block, kept, sums_.data() + begin * width_ + begin, width_});
+  }
+  for (int64_t r = 0; r < width_; ++r)
+    for (int64_t c = 0; c < r; ++c) sums_[static_cast<size_t>(r * width_ + c)] = sums_[static_cast<size_t>(c * width_ + r)];
+  rows_ += kept;
+}
+
+void InputMoments::Merge(const InputMoments& other) {
+  for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
+  rows_ += other.rows_;
+}
+
+PackedBlocks RoundCompensating(FloatRows& weight, int block, const InputMoments& moments) {
+  const int64_t n = moments.width(), blocks = n / block;
+  // Columns that matter most first, while there are many left to make up for them; their blocks' scales are chosen before.
+  std::vector<float> importance(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) importance[static_cast<size_t>(i)] = moments.sums()[static_cast<size_t>(i * n + i)] + FLT_MIN;
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return importance[static_cast<size_t>(a)] > importance[static_cast<size_t>(b)]; });
+  const std::vector<float> u = InverseFactor(moments, order);
+
+  PackedBlocks packed;
+  packed.data.assign(static_cast<size_t>(weight.rows() * n / 2), 0x88);
+  packed.scales.resize(static_cast<size_t>(weight.rows() * blocks));
+  std::vector<float> w(static_cast<size_t>(kRowsAtOnce * n)), errors(static_cast<size_t>(kRowsAtOnce * kColumns)), scales(static_cast<size_t>(kRowsAtOnce * blocks));
+  for (int64_t first = 0; first < weight.rows(); first += kRowsAtOnce) {
+    const int64_t rows = std::min(kRowsAtOnce, weight.rows() - first);
+    for (int64_t r = 0; r < rows; ++r) {
+      const std::span<const float> source = weight.row(first + r);
+      for (int64_t b = 0; b < blocks; ++b) {
+        const size_t begin = static_cast<size_t>(b * block), size = static_cast<size_t>(block);
+        const uint16_t scale = BestScale(source.subspan(begin, size), std::span<const float>(importance).subspan(begin, size));
+        packed.scales[static_cast<size_t>((first + r) * blocks + b)] = scale;
+        scales[static_cast<size_t>(r * blocks + b)] = BFloat16ToFloat(scale);
+      }
+      for (int64_t i = 0; i < n; ++i) w[static_cast<size_t>(r * n + i)] = source[static_cast<size_t>(order[static_cast<size_t>(i)])];
+    }
+    for (int64_t begin = 0; begin < n; begin += kColumns) {
+      const int64_t columns = std::min(kColumns, n - begin), end = begin + columns;
+      for (int64_t r = 0; r < rows; ++r) {
+        float* row = w.data() + r * n;
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t column = order[static_cast<size_t>(i)];
+          const float scale = scales[static_cast<size_t>(r * blocks + column / block)];
+          const int32_t q = Round4(row[i], scale);
+          uint8_t& byte = packed.data[static_cast<size_t>(((first + r) * n + column) / 2)];
+          byte = static_cast<uint8_t>(column % 2 == 0 ? (byte & 0xf0) | (q + 8) : (byte & 0x0f) | ((q + 8) << 4));
+          const float* factors = u.data() + i * n;
+          const float error = (row[i] - static_cast<float>(q) * scale) / factors[i];
+          errors[static_cast<size_t>(r * columns + i - begin)] = -error;
+          for (int64_t k = i + 1; k < end; ++k) row[k] -= error * factors[k];
+        }
+      }
+      if (end < n) MultiplyAdd({rows, n - end, columns, errors.data(), columns, u.data() + begin * n + end, n, w.data() + end, n});
+    }
+  }
+  return packed;
+}
+
+}  // namespace dovetail
