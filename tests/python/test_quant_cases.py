@@ -53,9 +53,9 @@ def test_case02_decoder(cli, scheme, state):
     assert np.abs(want[0, -1] - want[1, -1]).max() > 0.1 * span
     assert np.abs(got - want).max() < 0.1 * span
     for call, states in enumerate(outcomes[0].states):
-        rows = states["k_cache"][0].any(axis=(0, 2)) if np.ptp(states["k_cache"][:, :, -1]) == 0 and not states["k_cache"][:, :, -1].any() else None
-        if rows is not None:  # zero is stored as zero
-            assert rows.sum() == call + 1
+        for name in ("k_cache", "v_cache"):
+            written = (states[name] != states[name][:, :, -1:]).any(axis=(0, 1, 3))  # no call writes the last row
+            assert written.tolist() == [row <= call for row in range(16)]
 
 
 @pytest.mark.parametrize("scheme", ["none", "int8", "int8-dynamic"])
@@ -134,7 +134,7 @@ def test_case22_pool_of_negative_values(cli, kind, scheme):
             assert all((outputs[0] < -0.9).all() for outputs in got)  # padding is no zero
 
 
-@pytest.mark.parametrize("scheme, least", [("none", 100), ("int8", 28), ("int8-dynamic", 28), ("int8-weight-only", 35)])
+@pytest.mark.parametrize("scheme, least", [("none", 100), ("int8", 30), ("int8-dynamic", 35), ("int8-weight-only", 35)])
 def test_case24_one_convolution_before_two_batch_norms(cli, scheme, least):
     got, want, _ = cli.check(CASES["case24_shared_convolution"](), scheme)
     assert worst_sqnr(got, want) >= least
@@ -268,7 +268,7 @@ def test_case38_groups_that_do_not_divide(cli, scheme, shape):
 @pytest.mark.parametrize("scheme", ["int8", "int8-dynamic"])
 def test_case40_recurrent_layers(cli, kind, scheme):
     got, want, report = cli.check(CASES[f"case40_{kind}"](), scheme)
-    assert worst_sqnr(got, want) >= (30 if report["linears"]["quantized"] else 100)
+    assert worst_sqnr(got, want) >= ((30 if scheme == "int8" else 35) if report["linears"]["quantized"] else 100)
     if report["linears"]["quantized"] < report["linears"]["total"]:
         assert left_in_float(report)
 
