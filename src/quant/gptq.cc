@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/gemm.h"
+#include "kernels/parallel.h"
 #include "ops/quantization.h"
 
 namespace dovetail {
@@ -76,7 +77,7 @@ void InvertTriangular(float* l, int64_t n) {
 
 // The upper triangular U of H^-1 = U^T U for the damped H, by the Cholesky factor of H in reversed order: with J the reversal, J H J = L L^T gives
 // U = J L^-1 J. Columns of inputs that are always zero have only the damping on their diagonal.
-std::vector<float> InverseFactor(const InputMoments& moments, std::span<const int64_t> order) {
+std::vector<float> InverseFactor(const InputMoments& moments, const std::vector<int64_t>& order) {
   const int64_t n = moments.width();
   double mean = 0;
   for (int64_t i = 0; i < n; ++i) mean += static_cast<double>(moments.sums()[static_cast<size_t>(i * n + i)]) / static_cast<double>(n);
@@ -120,28 +121,27 @@ uint16_t BestScale(std::span<const float> w, std::span<const float> importance) 
 
 }  // namespace
 
-void InputMoments::Add(const float* x, int64_t rows) {
+void InputMoments::Add(const float* x, int64_t rows, struct pthreadpool* pool) {
   const size_t n = static_cast<size_t>(width_);
   std::vector<float> columns;  // [width, rows]: the product of rows is then one of contiguous vectors
-  int64_t kept = 0;
   std::vector<const float*> finite;
   for (int64_t r = 0; r < rows; ++r) {
     float check = 0;
     for (size_t i = 0; i < n; ++i) check += x[static_cast<size_t>(r) * n + i] * 0;
     if (check == 0) finite.push_back(x + static_cast<size_t>(r) * n);
   }
-  kept = static_cast<int64_t>(finite.size());
+  const int64_t kept = static_cast<int64_t>(finite.size());
   if (kept == 0) return;
   columns.resize(n * finite.size());
   for (size_t r = 0; r < finite.size(); ++r)
     for (size_t i = 0; i < n; ++i) columns[i * finite.size() + r] = finite[r][i];
   // The upper triangle by blocks of rows; the lower one is its mirror.
   constexpr int64_t kBlock = 64;
-  for (int64_t begin = 0; begin < width_; begin += kBlock) {
-    const int64_t count = std::min(kBlock, width_ - begin);
+  ParallelFor(pool, (width_ + kBlock - 1) / kBlock, [&](int64_t i) {
+    const int64_t begin = i * kBlock, count = std::min(kBlock, width_ - begin);
     const float* block = columns.data() + begin * kept;
     MultiplyTransposed({count, width_ - begin, kept, block, kept, block, kept, sums_.data() + begin * width_ + begin, width_});
-  }
+  });
   for (int64_t r = 0; r < width_; ++r)
     for (int64_t c = 0; c < r; ++c) sums_[static_cast<size_t>(r * width_ + c)] = sums_[static_cast<size_t>(c * width_ + r)];
   rows_ += kept;
@@ -152,31 +152,37 @@ void InputMoments::Merge(const InputMoments& other) {
   rows_ += other.rows_;
 }
 
-PackedBlocks RoundCompensating(FloatRows& weight, int block, const InputMoments& moments) {
-  const int64_t n = moments.width(), blocks = n / block;
-  // Columns that matter most first, while there are many left to make up for them; their blocks' scales are chosen before.
-  std::vector<float> importance(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) importance[static_cast<size_t>(i)] = moments.sums()[static_cast<size_t>(i * n + i)] + FLT_MIN;
-  std::vector<int64_t> order(static_cast<size_t>(n));
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return importance[static_cast<size_t>(a)] > importance[static_cast<size_t>(b)]; });
-  const std::vector<float> u = InverseFactor(moments, order);
+Compensation::Compensation(const InputMoments& moments) {
+  const int64_t n = moments.width();
+  for (int64_t i = 0; i < n; ++i) importance_.push_back(moments.sums()[static_cast<size_t>(i * n + i)] + FLT_MIN);
+  order_.resize(static_cast<size_t>(n));
+  std::iota(order_.begin(), order_.end(), 0);
+  std::stable_sort(order_.begin(), order_.end(), [&](int64_t a, int64_t b) { return importance_[static_cast<size_t>(a)] > importance_[static_cast<size_t>(b)]; });
+  factor_ = InverseFactor(moments, order_);
+}
 
+PackedBlocks RoundCompensating(const Constant& weight, int block, const Compensation& compensation, struct pthreadpool* pool) {
+  const int64_t n = compensation.width(), blocks = n / block, total = FloatRows(weight).rows();
+  const std::vector<float>& importance = compensation.importance();
+  const std::vector<int64_t>& order = compensation.order();
+  const std::vector<float>& u = compensation.factor();
   PackedBlocks packed;
-  packed.data.assign(static_cast<size_t>(weight.rows() * n / 2), 0x88);
-  packed.scales.resize(static_cast<size_t>(weight.rows() * blocks));
-  std::vector<float> w(static_cast<size_t>(kRowsAtOnce * n)), errors(static_cast<size_t>(kRowsAtOnce * kColumns)), scales(static_cast<size_t>(kRowsAtOnce * blocks));
-  for (int64_t first = 0; first < weight.rows(); first += kRowsAtOnce) {
-    const int64_t rows = std::min(kRowsAtOnce, weight.rows() - first);
+  packed.data.assign(static_cast<size_t>(total * n / 2), 0x88);
+  packed.scales.resize(static_cast<size_t>(total * blocks));
+  ParallelFor(pool, (total + kRowsAtOnce - 1) / kRowsAtOnce, [&](int64_t chunk) {
+    FloatRows source(weight);
+    const int64_t first = chunk * kRowsAtOnce, rows = std::min(kRowsAtOnce, total - first);
+    std::vector<float> w(static_cast<size_t>(rows * n)), errors(static_cast<size_t>(rows * kColumns)), scales(static_cast<size_t>(rows * blocks));
     for (int64_t r = 0; r < rows; ++r) {
-      const std::span<const float> source = weight.row(first + r);
+      const std::span<const float> row = source.row(first + r);
       for (int64_t b = 0; b < blocks; ++b) {
         const size_t begin = static_cast<size_t>(b * block), size = static_cast<size_t>(block);
-        const uint16_t scale = BestScale(source.subspan(begin, size), std::span<const float>(importance).subspan(begin, size));
+        // Chosen before any rounding: the columns of a block are rounded at different times.
+        const uint16_t scale = BestScale(row.subspan(begin, size), std::span(importance).subspan(begin, size));
         packed.scales[static_cast<size_t>((first + r) * blocks + b)] = scale;
         scales[static_cast<size_t>(r * blocks + b)] = BFloat16ToFloat(scale);
       }
-      for (int64_t i = 0; i < n; ++i) w[static_cast<size_t>(r * n + i)] = source[static_cast<size_t>(order[static_cast<size_t>(i)])];
+      for (int64_t i = 0; i < n; ++i) w[static_cast<size_t>(r * n + i)] = row[static_cast<size_t>(order[static_cast<size_t>(i)])];
     }
     for (int64_t begin = 0; begin < n; begin += kColumns) {
       const int64_t columns = std::min(kColumns, n - begin), end = begin + columns;
@@ -196,7 +202,7 @@ PackedBlocks RoundCompensating(FloatRows& weight, int block, const InputMoments&
       }
       if (end < n) MultiplyAdd({rows, n - end, columns, errors.data(), columns, u.data() + begin * n + end, n, w.data() + end, n});
     }
-  }
+  });
   return packed;
 }
 

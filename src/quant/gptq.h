@@ -18,7 +18,7 @@ class InputMoments {
  public:
   explicit InputMoments(int64_t width) : width_(width), sums_(static_cast<size_t>(width * width), 0) {}
   // `rows` rows of `width` elements. Rows with a value that is not finite are left out.
-  void Add(const float* x, int64_t rows);
+  void Add(const float* x, int64_t rows, struct pthreadpool* pool = nullptr);
   int64_t width() const { return width_; }
   int64_t rows() const { return rows_; }
   const std::vector<float>& sums() const { return sums_; }
@@ -30,12 +30,22 @@ class InputMoments {
   std::vector<float> sums_;
 };
 
-struct PackedBlocks {
-  std::vector<uint8_t> data;     // [rows, width/2], low nibble first, 8 standing for zero
-  std::vector<uint16_t> scales;  // bf16 [rows, width/block]
+// What rounding needs of an input, for every weight that takes it: an order of the columns and the factor of the inverse of their moments.
+class Compensation {
+ public:
+  explicit Compensation(const InputMoments& moments);
+  int64_t width() const { return static_cast<int64_t>(order_.size()); }
+  const std::vector<float>& importance() const { return importance_; }  // mean squares up to a factor, by column
+  const std::vector<int64_t>& order() const { return order_; }          // columns that matter most first
+  const std::vector<float>& factor() const { return factor_; }          // U with H^-1 = U^T U, H the damped moments in that order
+
+ private:
+  std::vector<float> importance_, factor_;
+  std::vector<int64_t> order_;
 };
 
-// Rounds a finite matrix to blocks of 4-bit integers; `block` divides its width, which is that of the moments.
-PackedBlocks RoundCompensating(FloatRows& weight, int block, const InputMoments& moments);
+// Rounds a finite matrix of that width to blocks of 4-bit integers; `block` divides the width. Rows go to the threads of `pool`, which may be null;
+// the result does not depend on them.
+PackedBlocks RoundCompensating(const Constant& weight, int block, const Compensation& compensation, struct pthreadpool* pool = nullptr);
 
 }  // namespace dovetail

@@ -71,8 +71,7 @@ TEST(Gptq, ErrsLessOnCorrelatedInputsThanRoundingToNearest) {
 
   InputMoments moments(kWidth);
   moments.Add(layer.inputs.data(), layer.n);
-  FloatRows rows(layer.constant);
-  const PackedBlocks packed = RoundCompensating(rows, kBlock, moments);
+  const PackedBlocks packed = RoundCompensating(layer.constant, kBlock, Compensation(moments));
   const double before = layer.Error([&](int64_t r, int64_t k) { return ValueOf(plain, r, k); });
   const double after = layer.Error([&](int64_t r, int64_t k) { return ValueOf(packed, r, k); });
   EXPECT_LT(after, before / 4) << before;
@@ -96,8 +95,7 @@ TEST(Gptq, InputsOfZerosGiveFiniteWeights) {
   InputMoments moments(kWidth);
   const std::vector<float> zeros(kWidth * 3, 0);
   moments.Add(zeros.data(), 3);
-  FloatRows rows(layer.constant);
-  const PackedBlocks packed = RoundCompensating(rows, kBlock, moments);
+  const PackedBlocks packed = RoundCompensating(layer.constant, kBlock, Compensation(moments));
   for (int64_t r = 0; r < kRows; ++r)
     for (int64_t k = 0; k < kWidth; ++k) EXPECT_NEAR(ValueOf(packed, r, k), layer.weight[static_cast<size_t>(r * kWidth + k)], 0.5);
 }

@@ -144,6 +144,28 @@ Result<QuantizedWeight> WeightQuantizer::PerBlock(uint32_t constant, int block) 
   return made_[key];
 }
 
+Status WeightQuantizer::CheckFinite(uint32_t constant) const {
+  FloatRows rows(module_.constants[constant]);
+  float check = 0;
+  for (int64_t r = 0; r < rows.rows(); ++r)
+    for (float w : rows.row(r)) check += w * 0;
+  return check == 0 ? OkStatus() : NotFinite(module_.constants[constant]);
+}
+
+void WeightQuantizer::SetPerBlock(uint32_t constant, int block, PackedBlocks blocks) {
+  const Constant source = module_.constants[constant];
+  const Shape& shape = source.type.shape;
+  QuantizedWeight w;
+  w.data = static_cast<uint32_t>(module_.constants.size());
+  module_.constants.push_back(MakeOwnedConstant(UniqueConstantName(module_, source.name + ".int4"),
+                                                TensorType(DType::kU8, {shape[0], Dim(shape[1].value() / 2)}, QuantParams::PerBlock(block, 4)),
+                                                BytesOf(blocks.data.data(), blocks.data.size())));
+  w.scale = static_cast<uint32_t>(module_.constants.size());
+  module_.constants.push_back(MakeOwnedConstant(UniqueConstantName(module_, source.name + ".scale"),
+                                                TensorType(DType::kBF16, {shape[0], Dim(shape[1].value() / block)}), BytesOf(blocks.scales.data(), blocks.scales.size() * 2)));
+  made_[KeyOf(source, 4, block)] = w;
+}
+
 uint32_t WeightQuantizer::Transposed(uint32_t constant) {
   if (auto it = transposed_.find(constant); it != transposed_.end()) return it->second;
   Constant t = module_.constants[constant];

@@ -31,6 +31,12 @@ class FloatRows {
   std::vector<float> buffer_;
 };
 
+// A matrix [N,K] in blocks of 4-bit integers.
+struct PackedBlocks {
+  std::vector<uint8_t> data;     // [N, K/2], low nibble first, 8 standing for zero
+  std::vector<uint16_t> scales;  // bf16 [N, K/block]
+};
+
 // Makes each weight once, however many layers share it: tied weights stay tied.
 class WeightQuantizer {
  public:
@@ -40,6 +46,9 @@ class WeightQuantizer {
   Result<QuantizedWeight> PerChannel(uint32_t constant, int axis);
   // A matrix [N,K], K a multiple of `block`: u8[N,K/2] with bf16 scales [N,K/block], scale = max|w| / 7.5 of a block.
   Result<QuantizedWeight> PerBlock(uint32_t constant, int block);
+  Status CheckFinite(uint32_t constant) const;
+  // From now on PerBlock gives this for the constant (and what is tied to it).
+  void SetPerBlock(uint32_t constant, int block, PackedBlocks blocks);
   // The matrix whose rows are the columns of a constant matrix: a view of the same bytes, made once.
   uint32_t Transposed(uint32_t constant);
 
