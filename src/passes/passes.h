@@ -35,6 +35,7 @@ Status RemoveCommonNodes(Module& module);
 // Only for --runtime executorch: makes the mask of an attention an additive float tensor, and spells out the operators that the stock
 // runtime lacks (outside regions).
 Status AdditiveMasks(Module& module);
+Status UnrollRecurrent(Module& module);
 Status DecomposeForStock(Module& module);
 
 }  // namespace dovetail

@@ -38,6 +38,8 @@ class LayerQuantizer {
       case OpId::kLinear: quantize = &LayerQuantizer::Linear; break;
       case OpId::kConvolution: quantize = &LayerQuantizer::Convolution; break;
       case OpId::kEmbedding: quantize = &LayerQuantizer::Embedding; break;
+      case OpId::kLstmScan:
+      case OpId::kGruScan: quantize = &LayerQuantizer::Recurrent; break;
       case OpId::kMatmul:
         // A product of two activations is no layer.
         if (const Constant* w = GetConstant(module_, c.graph, n.operands[1]); !w || w->type.rank() != 2) return Replacement();
@@ -140,6 +142,10 @@ class LayerQuantizer {
     std::vector<ValueId> operands = {x.value, x.scale, x.zero_point, c.builder.Const(w.data), c.builder.Const(w.scale), c.graph.node(id).operands[2]};
     DT_ASSIGN_OR_RETURN(const std::vector<ValueId> y, c.builder.EmitWith(OpId::kQuantizedConvolution, std::move(operands), c.graph.node(id).attrs));
     return Made{y[0], "i8 dynamic per item x i8 per_channel", {}};
+  }
+
+  Result<Made> Recurrent(RewriteContext&, NodeId) {
+    return Left("a recurrent layer (RNN): rounding errors of its state would add up over the steps; the product with its input is a layer of its own and is quantized");
   }
 
   Result<Made> Embedding(RewriteContext& c, NodeId id) {
