@@ -61,6 +61,16 @@ Status CheckOutput(const std::string& output, const std::string& input, const Co
   return OkStatus();
 }
 
+// What the stock runtime must spell out, making the weights floats anew in each call.
+void WarnOfSlowProducts(const Module& module, QuantizeReport& report) {
+  size_t products = 0;
+  for (const auto& g : module.graphs)
+    for (NodeId id : g->order) products += g->node(id).op == OpId::kQuantizedLinear || g->node(id).op == OpId::kQuantizedConvolution;
+  if (products)
+    report.warnings.push_back(StrCat(products, " quantized products are outside XNNPACK; the stock ExecuTorch runtime computes their weights in f32 in each call, which is "
+                                     "slow and takes memory. --runtime dovetail has kernels for them; of the schemes, int4 and int8-dynamic have XNNPACK's"));
+}
+
 Status RunNamed(std::string_view pass, Module& module) { return RunPass(*FindPass(pass), module); }
 
 Result<Module> Prepare(const std::string& input, const CompileOptions& options, const std::vector<const Backend*>& backends, CompileReport& report) {
@@ -71,9 +81,12 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
   if (options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("unroll_recurrent", module));
   if (options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("additive_masks", module));
   DT_ASSIGN_OR_RETURN(report.partition, Partition(module, backends));
-  if (options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("decompose_for_stock", module));
-  DT_RETURN_IF_ERROR(Verify(module));
   for (const auto& g : module.graphs) CountGraph(module, *g, false, report);
+  if (options.stock_runtime) {
+    WarnOfSlowProducts(module, report.quantize);
+    DT_RETURN_IF_ERROR(RunNamed("decompose_for_stock", module));
+  }
+  DT_RETURN_IF_ERROR(Verify(module));
   for (const State& s : module.states) {
     CompiledState info{s.name, std::string(Name(s.type.dtype)), {}, s.initial.nbytes()};
     for (Dim d : s.type.shape.dims()) info.shape.push_back(d.value());

@@ -107,11 +107,15 @@ class GraphVerifier {
     const Graph& body = *n.region->body;
     if (body.inputs.size() != n.operands.size() || body.outputs.size() != n.results.size() || n.region->aliases.size() != n.results.size())
       return InvalidArgument("a delegate's operands and results differ in number from its region's");
+    // Around regions the quantization may have been spelled out, which leaves plain integers.
+    const auto fits = [](const TensorType& inside, const TensorType& outside) {
+      return inside == outside || (inside.per_tensor() && TensorType(inside.dtype, inside.shape) == outside);
+    };
     for (size_t i = 0; i < n.operands.size(); ++i)
-      if (n.operands[i] == kNone || body.type(body.inputs[i]) != graph_.type(n.operands[i]))
+      if (n.operands[i] == kNone || !fits(body.type(body.inputs[i]), graph_.type(n.operands[i])))
         return InvalidArgument("operand ", i, " of a delegate differs in type from its region's input");
     for (size_t i = 0; i < n.results.size(); ++i) {
-      if (body.type(body.outputs[i]) != graph_.type(n.results[i]))
+      if (!fits(body.type(body.outputs[i]), graph_.type(n.results[i])))
         return InvalidArgument("result ", i, " of a delegate differs in type from its region's output");
       const int alias = n.region->aliases[i];
       if (alias >= static_cast<int>(n.operands.size())) return InvalidArgument("result ", i, " aliases an operand that does not exist");

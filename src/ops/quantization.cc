@@ -7,7 +7,8 @@ RowQuantization AsymmetricRow(float min, float max) {
   const float steps = low == high ? 1.0f : 255.0f / (high - low);
   const float low_steps = low * steps, high_steps = high * steps;
   float zero_point = (-128 + low_steps) + (127 + high_steps) > 0 ? -128 - low_steps : 127 - high_steps;
-  zero_point = std::clamp(zero_point, -128.0f, 127.0f);
+  // NaN of ranges that are infinite, or so small that their inverse is.
+  zero_point = std::isnan(zero_point) ? 0 : std::clamp(zero_point, -128.0f, 127.0f);
   return {1 / steps, static_cast<int32_t>(std::nearbyint(zero_point))};
 }
 

@@ -25,10 +25,11 @@ inline IntegerRange RangeOf(DType t) {
 
 inline float DequantizeElement(int32_t q, float scale, int32_t zero_point) { return static_cast<float>(q - zero_point) * scale; }
 
-// round(x / scale) + zero_point, ties to even, within `range`; NaN is the zero point.
+// round(x / scale) + zero_point, ties to even, within `range`; where the quotient is NaN, the zero point.
 inline int32_t QuantizeElement(float x, float scale, int32_t zero_point, IntegerRange range) {
-  if (std::isnan(x)) return zero_point;
-  const double q = std::nearbyint(static_cast<double>(x) / static_cast<double>(scale)) + zero_point;
+  const double steps = static_cast<double>(x) / static_cast<double>(scale);
+  if (std::isnan(steps)) return zero_point;
+  const double q = std::nearbyint(steps) + zero_point;
   return static_cast<int32_t>(std::clamp(q, static_cast<double>(range.min), static_cast<double>(range.max)));
 }
 

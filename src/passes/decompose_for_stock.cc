@@ -3,6 +3,7 @@
 
 #include "passes/match.h"
 #include "passes/passes.h"
+#include "passes/stock_quantization.h"
 
 namespace dovetail {
 namespace {
@@ -148,7 +149,7 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
       v = Attention(b, o, scale.is_none() ? 1 / std::sqrt(static_cast<double>(q.back().value())) : scale.Number());
       break;
     }
-    default: return Replacement();
+    default: return DecomposeQuantized(c, id);
   }
   if (!v.ok()) return std::move(v).status();
   return Replacement(std::vector<ValueId>{*v});
@@ -157,6 +158,10 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
 }  // namespace
 
 Status DecomposeForStock(Module& module) {
+  // What quantization means is in nodes now, which become arithmetic on plain integers.
+  for (auto& g : module.graphs)
+    for (size_t v = 0; v < g->num_values(); ++v)
+      if (TensorType& type = g->value(static_cast<ValueId>(v)).type; type.per_tensor() && !g->producer_if(static_cast<ValueId>(v), OpId::kConst)) type.quant = {};
   DT_ASSIGN_OR_RETURN([[maybe_unused]] const bool changed, RewriteModule(module, Rule));
   return OkStatus();
 }
