@@ -70,6 +70,7 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
   }
   if (options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("additive_masks", module));
   DT_ASSIGN_OR_RETURN(report.partition, Partition(module, backends));
+  if (options.quantize.scheme) DT_RETURN_IF_ERROR(RunNamed("expand_quantized", module));
   if (options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("decompose_for_stock", module));
   DT_RETURN_IF_ERROR(Verify(module));
   for (const auto& g : module.graphs) CountGraph(module, *g, false, report);

@@ -36,5 +36,7 @@ Status RemoveCommonNodes(Module& module);
 // runtime lacks (outside regions).
 Status AdditiveMasks(Module& module);
 Status DecomposeForStock(Module& module);
+// After partitioning: operators left to the cpu kernels compute on f32, between dequantize and quantize nodes.
+Status ExpandQuantized(Module& module);
 
 }  // namespace dovetail
