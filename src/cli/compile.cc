@@ -1,5 +1,7 @@
 #include "compile/compile.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -19,8 +21,18 @@ void PrintQuantization(const QuantizeReport& report) {
   for (const std::string& w : report.warnings) std::fprintf(stderr, "  warning: %s\n", w.c_str());
 }
 
+// One line that is drawn over; it disappears at the end.
+void DrawProgress(std::string_view what, size_t done, size_t total) {
+  constexpr size_t kWidth = 30;
+  const std::string bar(total ? kWidth * done / total : kWidth, '#');
+  if (done < total) std::fprintf(stderr, "\r%.*s [%-30s] %zu/%zu", static_cast<int>(what.size()), what.data(), bar.c_str(), done, total);
+  else std::fputs("\r\033[K", stderr);
+  std::fflush(stderr);
+}
+
 Status Compile(const CompileFlags& flags, const std::string& output, bool json) {
-  DT_ASSIGN_OR_RETURN(const CompileOptions options, flags.Options());
+  DT_ASSIGN_OR_RETURN(CompileOptions options, flags.Options());
+  if (isatty(STDERR_FILENO)) options.quantize.progress = DrawProgress;
   DT_ASSIGN_OR_RETURN(const CompileReport r, CompileFile(flags.model, output, options));
   if (json) {
     nlohmann::ordered_json j;

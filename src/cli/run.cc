@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/load_program.h"
-#include "format/arrays.h"
+#include "format/match_inputs.h"
 
 namespace dovetail::cli {
 namespace {
@@ -38,30 +38,11 @@ NamedArray ToArray(std::string name, const TensorView& t) {
 }
 
 Result<std::vector<TensorView>> Match(const MethodInfo& info, std::vector<NamedArray>& arrays, const std::string& file) {
+  std::vector<ExpectedInput> expected;
+  for (const TensorInfo& input : info.inputs) expected.push_back({std::string(input.name), input.type.dtype});
+  DT_ASSIGN_OR_RETURN(const std::vector<const NamedArray*> matched, MatchInputs(expected, arrays, file));
   std::vector<TensorView> inputs;
-  std::string names;
-  for (const NamedArray& a : arrays) names += StrCat(names.empty() ? "" : ", ", a.name);
-  for (size_t i = 0; i < info.inputs.size(); ++i) {
-    if (info.inputs[i].type.dtype == DType::kNone) {  // always None
-      inputs.emplace_back();
-      continue;
-    }
-    NamedArray* found = nullptr;
-    for (NamedArray& a : arrays)
-      if (a.name == info.inputs[i].name || (!found && a.name == StrCat("input_", i))) found = &a;
-    if (!found) return InvalidArgument("'", file, "' has no array '", info.inputs[i].name, "' (or 'input_", i, "'); it has: ", names);
-    if (found->shape.size() > kMaxRank) return InvalidArgument("array '", found->name, "' of '", file, "' has rank ", found->shape.size());
-    if (found->dtype == DType::kF32 && info.inputs[i].type.dtype == DType::kBF16) {
-      for (size_t k = 0; k < found->data.size() / sizeof(float); ++k) {
-        float value;
-        std::memcpy(&value, found->data.data() + k * sizeof(float), sizeof(float));
-        const uint16_t narrow = FloatToBFloat16(value);
-        std::memcpy(found->data.data() + k * sizeof(narrow), &narrow, sizeof(narrow));
-      }
-      found->dtype = DType::kBF16;
-    }
-    inputs.emplace_back(found->dtype, found->shape, found->data.data());
-  }
+  for (const NamedArray* a : matched) inputs.push_back(a ? TensorView(a->dtype, a->shape, const_cast<std::byte*>(a->data.data())) : TensorView());
   return inputs;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "ir/builder.h"
 #include "ops/quantization.h"
@@ -46,8 +47,8 @@ Result<Attr> Resolve(const Attr& a, const Bindings& bindings) {
 
 class Run {
  public:
-  Run(const Module& module, const Bindings& bindings, StateStore* states, const ValueObserver& observer)
-      : module_(module), bindings_(bindings), states_(states), observer_(observer) {}
+  Run(const Module& module, const Bindings& bindings, StateStore* states, const InterpretOptions& options)
+      : module_(module), bindings_(bindings), states_(states), options_(options) {}
 
   Result<std::vector<OwnedTensor>> Execute(const Graph& graph, std::vector<OwnedTensor> inputs) {
     std::vector<OwnedTensor> values(graph.num_values());
@@ -56,8 +57,8 @@ class Run {
     for (NodeId id : graph.order) {
       const Node& n = graph.node(id);
       if (Status s = Step(graph, n, values); !s.ok()) return std::move(s).At(DescribeNode(graph, n), DescribeSource(module_, n));
-      if (observer_)
-        for (ValueId v : n.results) observer_(graph, v, values[v]);
+      if (options_.observer)
+        for (ValueId v : n.results) options_.observer(graph, v, values[v]);
       for (ValueId v : n.operands)
         if (v != kNone && --uses[v] == 0) values[v] = {};
     }
@@ -115,7 +116,7 @@ class Run {
     }
     for (const SchemaArg& arg : GetSchema(n.op).args)
       if (arg.written && !outputs.empty()) std::memcpy(outputs[0].data, inputs[static_cast<size_t>(arg.index)].data, outputs[0].nbytes());
-    DT_RETURN_IF_ERROR(GetOp(n.op).reference({inputs, attrs, outputs, nullptr, {}}));
+    DT_RETURN_IF_ERROR(RunKernel(n.op, {inputs, attrs, outputs, options_.pool, {}}));
     for (ValueId v : n.results)
       if (graph.type(v).per_tensor() && !integers) {
         DT_ASSIGN_OR_RETURN(const TensorType type, Resolve(graph.type(v), bindings_));
@@ -124,10 +125,23 @@ class Run {
     return OkStatus();
   }
 
+  Status RunKernel(OpId op, KernelContext context) {
+    constexpr size_t kAlignment = 64;
+    if (ScratchFn size = options_.scratch ? options_.scratch(op) : nullptr) {
+      const size_t bytes = size(context);
+      scratch_.resize(std::max(scratch_.size(), bytes + kAlignment));
+      void* start = scratch_.data();
+      size_t space = scratch_.size();
+      context.scratch = {static_cast<std::byte*>(std::align(kAlignment, bytes, start, space)), bytes};
+    }
+    return (options_.kernel ? options_.kernel(op) : GetOp(op).reference)(context);
+  }
+
   const Module& module_;
   const Bindings& bindings_;
   StateStore* states_;
-  const ValueObserver& observer_;
+  const InterpretOptions& options_;
+  std::vector<std::byte> scratch_;
 };
 
 }  // namespace
@@ -221,9 +235,9 @@ Result<Bindings> BindSymbols(const Module& module, const Graph& graph, std::span
 }
 
 Result<std::vector<OwnedTensor>> Interpret(const Module& module, const Graph& graph, std::span<const OwnedTensor> inputs, StateStore& states,
-                                           const ValueObserver& observer) {
+                                           const InterpretOptions& options) {
   DT_ASSIGN_OR_RETURN(const Bindings bindings, BindSymbols(module, graph, inputs));
-  return Run(module, bindings, &states, observer).Execute(graph, std::vector<OwnedTensor>(inputs.begin(), inputs.end()));
+  return Run(module, bindings, &states, options).Execute(graph, std::vector<OwnedTensor>(inputs.begin(), inputs.end()));
 }
 
 }  // namespace dovetail

@@ -33,8 +33,16 @@ OwnedTensor Quantize(const OwnedTensor& t, const TensorType& type);
 // Called with each value as it is computed (for `compare`).
 using ValueObserver = std::function<void(const Graph&, ValueId, const OwnedTensor&)>;
 
+// How a call is run. The functions choose kernels in place of the references (kernels/kernels.h has such), which then run on `pool`.
+struct InterpretOptions {
+  ValueObserver observer;
+  KernelFn (*kernel)(OpId) = nullptr;
+  ScratchFn (*scratch)(OpId) = nullptr;
+  struct pthreadpool* pool = nullptr;
+};
+
 // One call. `states` is read and written.
 Result<std::vector<OwnedTensor>> Interpret(const Module& module, const Graph& graph, std::span<const OwnedTensor> inputs, StateStore& states,
-                                           const ValueObserver& observer = nullptr);
+                                           const InterpretOptions& options = {});
 
 }  // namespace dovetail

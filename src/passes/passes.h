@@ -37,5 +37,7 @@ Status RemoveCommonNodes(Module& module);
 Status AdditiveMasks(Module& module);
 Status UnrollRecurrent(Module& module);
 Status DecomposeForStock(Module& module);
+// After partitioning: operators left to the cpu kernels compute on f32, between dequantize and quantize nodes.
+Status ExpandQuantized(Module& module);
 
 }  // namespace dovetail

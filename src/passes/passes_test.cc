@@ -42,6 +42,7 @@ TEST(Golden, EveryPassHasAFile) {
     EXPECT_TRUE(pass.name == "canonicalize_again" || stems.contains(std::string(pass.name))) << pass.name;
   EXPECT_TRUE(stems.contains("additive_masks"));
   EXPECT_TRUE(stems.contains("decompose_for_stock"));
+  EXPECT_TRUE(stems.contains("expand_quantized"));
 }
 
 constexpr char kGraph[] = "module {\n  graph @f(%x: f32[2]) -> {\n";

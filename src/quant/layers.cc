@@ -2,16 +2,27 @@
 
 #include <algorithm>
 
-#include "ir/rewrite.h"
-
 namespace dovetail {
 namespace {
 
-struct Made {
-  std::optional<ValueId> value;
-  std::string became, reason;
+struct Matrix {
+  QuantizedWeight weight;
+  std::string what;
 };
-Made Left(std::string reason) { return {std::nullopt, {}, std::move(reason)}; }
+// In the scheme's bits; in 8 where 4 do not fit the shape.
+Result<Matrix> QuantizeMatrix(const Module& module, uint32_t constant, const Scheme& scheme, WeightQuantizer& weights) {
+  const int64_t columns = module.constants[constant].type.shape[1].value();
+  Matrix m;
+  if (scheme.weight_bits == 4 && columns > 0 && columns % scheme.block == 0) {
+    DT_ASSIGN_OR_RETURN(m.weight, weights.PerBlock(constant, scheme.block));
+    m.what = StrCat("i4 per_block size=", scheme.block);
+  } else {
+    DT_ASSIGN_OR_RETURN(m.weight, weights.PerChannel(constant, 0));
+    m.what = "i8 per_channel";
+    if (scheme.weight_bits == 4) m.what += StrCat(" (its ", columns, " columns are not whole blocks of ", scheme.block, ")");
+  }
+  return m;
+}
 
 class LayerQuantizer {
  public:
@@ -33,7 +44,7 @@ class LayerQuantizer {
 
   Result<Replacement> Rule(RewriteContext& c, NodeId id) {
     const Node& n = c.graph.node(id);
-    Result<Made> (LayerQuantizer::*quantize)(RewriteContext&, NodeId);
+    Result<LayerChange> (LayerQuantizer::*quantize)(RewriteContext&, NodeId);
     switch (n.op) {
       case OpId::kLinear: quantize = &LayerQuantizer::Linear; break;
       case OpId::kConvolution: quantize = &LayerQuantizer::Convolution; break;
@@ -49,13 +60,13 @@ class LayerQuantizer {
     }
     LayerReport layer{LayerPath(module_, c.graph, n), std::string(GetOp(n.op).name), {}, {}, {}};
     if (const Location* l = module_.location(n)) layer.source = l->source;
-    Made made;
+    LayerChange made;
     if (KeptFloat(options_, layer.path)) {
-      made = Left("--keep-float asks for it");
+      made = LeftInFloat("--keep-float asks for it");
     } else if (c.graph.type(n.results[0]).dtype != DType::kF32) {
-      made = Left(StrCat("it computes in ", Name(c.graph.type(n.results[0]).dtype), "; only f32 layers are quantized"));
+      made = LeftInFloat(StrCat("it computes in ", Name(c.graph.type(n.results[0]).dtype), "; only f32 layers are quantized"));
     } else {
-      Result<Made> result = (this->*quantize)(c, id);
+      Result<LayerChange> result = (this->*quantize)(c, id);
       if (!result.ok()) return std::move(result).status().At(DescribeNode(c.graph, c.graph.node(id)), layer.source);
       made = *std::move(result);
     }
@@ -63,12 +74,6 @@ class LayerQuantizer {
     layer.reason = std::move(made.reason);
     report_.layers.push_back(std::move(layer));
     return made.value ? Replacement(std::vector<ValueId>{*made.value}) : Replacement();
-  }
-
-  // The index of the constant that `v` is, or kNone.
-  static uint32_t ConstantOf(const Graph& g, ValueId v) {
-    const Node* n = v == kNone ? nullptr : g.producer_if(v, OpId::kConst);
-    return n ? n->ref : kNone;
   }
 
   // One quantize_dynamic per value and size of rows.
@@ -79,29 +84,10 @@ class LayerQuantizer {
     return inputs_[{input, row_dims}] = Activation{q[0], q[1], q[2]};
   }
 
-  struct Matrix {
-    QuantizedWeight weight;
-    std::string what;
-  };
-  // In the scheme's bits; in 8 where 4 do not fit the shape.
-  Result<Matrix> Quantized(uint32_t constant) {
-    const int64_t columns = module_.constants[constant].type.shape[1].value();
-    Matrix m;
-    if (scheme_.weight_bits == 4 && columns > 0 && columns % scheme_.block == 0) {
-      DT_ASSIGN_OR_RETURN(m.weight, weights_.PerBlock(constant, scheme_.block));
-      m.what = StrCat("i4 per_block size=", scheme_.block);
-    } else {
-      DT_ASSIGN_OR_RETURN(m.weight, weights_.PerChannel(constant, 0));
-      m.what = "i8 per_channel";
-      if (scheme_.weight_bits == 4) m.what += StrCat(" (its ", columns, " columns are not whole blocks of ", scheme_.block, ")");
-    }
-    return m;
-  }
-
   std::string Became(const std::string& weight) const { return (scheme_.activations == Activations::kFloat ? "f32 x " : "i8 dynamic per_row x ") + weight; }
 
-  Result<Made> Product(RewriteContext& c, ValueId input, uint32_t weight, ValueId bias) {
-    DT_ASSIGN_OR_RETURN(const Matrix m, Quantized(weight));
+  Result<LayerChange> Product(RewriteContext& c, ValueId input, uint32_t weight, ValueId bias) {
+    DT_ASSIGN_OR_RETURN(const Matrix m, QuantizeMatrix(module_, weight, scheme_, weights_));
     DT_ASSIGN_OR_RETURN(const Activation x, Quantized(c, input, 1));
     const bool own_bias = bias != kNone && GetConstant(module_, c.graph, bias) && c.graph.type(bias).shape == Shape{module_.constants[weight].type.shape[0]};
     DT_ASSIGN_OR_RETURN(ValueId y, c.builder.Emit(OpId::kQuantizedLinear, {x.value, x.scale, x.zero_point, c.builder.Const(m.weight.data),
@@ -109,56 +95,46 @@ class LayerQuantizer {
     if (bias != kNone && !own_bias) {
       DT_ASSIGN_OR_RETURN(y, c.builder.Emit(OpId::kAdd, {y, bias}));
     }
-    return Made{y, Became(m.what), {}};
+    return LayerChange{y, Became(m.what), {}};
   }
 
-  Result<Made> Linear(RewriteContext& c, NodeId id) {
+  Result<LayerChange> Linear(RewriteContext& c, NodeId id) {
     const Node& n = c.graph.node(id);
     const uint32_t weight = ConstantOf(c.graph, n.operands[1]);
-    if (weight == kNone) return Left("its weight is computed by the model, not a constant");
-    if (module_.constants[weight].type.rank() != 2) return Left("its weight is a vector");
-    if (!module_.constants[weight].data_known) return Left("the data of its weight are not in the file");
+    if (weight == kNone) return LeftInFloat("its weight is computed by the model, not a constant");
+    if (module_.constants[weight].type.rank() != 2) return LeftInFloat("its weight is a vector");
+    if (!module_.constants[weight].data_known) return LeftInFloat("the data of its weight are not in the file");
     return Product(c, n.operands[0], weight, n.operands[2]);
   }
 
-  Result<Made> MatMul(RewriteContext& c, NodeId id) {
+  Result<LayerChange> MatMul(RewriteContext& c, NodeId id) {
     const Node& n = c.graph.node(id);
     const uint32_t weight = ConstantOf(c.graph, n.operands[1]);
-    if (!module_.constants[weight].data_known) return Left("the data of its weight are not in the file");
+    if (!module_.constants[weight].data_known) return LeftInFloat("the data of its weight are not in the file");
     return Product(c, n.operands[0], weights_.Transposed(weight), kNone);
   }
 
-  Result<Made> Convolution(RewriteContext& c, NodeId id) {
+  Result<LayerChange> Convolution(RewriteContext& c, NodeId id) {
     const Node& n = c.graph.node(id);
     const uint32_t weight = ConstantOf(c.graph, n.operands[1]);
-    if (weight == kNone) return Left("its weight is computed by the model, not a constant");
-    if (!module_.constants[weight].data_known) return Left("the data of its weight are not in the file");
-    if (scheme_.activations == Activations::kFloat) return Left("weight-only schemes quantize linears and embeddings; no kernel takes a float input with integer filters");
+    if (weight == kNone) return LeftInFloat("its weight is computed by the model, not a constant");
+    if (!module_.constants[weight].data_known) return LeftInFloat("the data of its weight are not in the file");
+    if (scheme_.activations == Activations::kFloat) return LeftInFloat("weight-only schemes quantize linears and embeddings; no kernel takes a float input with integer filters");
     const bool transposed = GetAttr(n, "transposed").Bool();
-    if (transposed && GetAttr(n, "groups").Int(1) != 1) return Left("a transposed convolution in groups: its output channels lie on two dims of the weight");
-    if (n.operands[2] != kNone && !GetConstant(module_, c.graph, n.operands[2])) return Left("its bias is computed by the model, not a constant");
+    if (transposed && GetAttr(n, "groups").Int(1) != 1) return LeftInFloat("a transposed convolution in groups: its output channels lie on two dims of the weight");
+    if (n.operands[2] != kNone && !GetConstant(module_, c.graph, n.operands[2])) return LeftInFloat("its bias is computed by the model, not a constant");
     DT_ASSIGN_OR_RETURN(const QuantizedWeight w, weights_.PerChannel(weight, transposed ? 1 : 0));
     DT_ASSIGN_OR_RETURN(const Activation x, Quantized(c, n.operands[0], static_cast<int64_t>(c.graph.type(n.operands[0]).rank()) - 1));
     std::vector<ValueId> operands = {x.value, x.scale, x.zero_point, c.builder.Const(w.data), c.builder.Const(w.scale), c.graph.node(id).operands[2]};
     DT_ASSIGN_OR_RETURN(const std::vector<ValueId> y, c.builder.EmitWith(OpId::kQuantizedConvolution, std::move(operands), c.graph.node(id).attrs));
-    return Made{y[0], "i8 dynamic per item x i8 per_channel", {}};
+    return LayerChange{y[0], "i8 dynamic per item x i8 per_channel", {}};
   }
 
-  Result<Made> Recurrent(RewriteContext&, NodeId) {
+  Result<LayerChange> Recurrent(RewriteContext&, NodeId) {
     return Left("a recurrent layer (RNN): rounding errors of its state would add up over the steps; the product with its input is a layer of its own and is quantized");
   }
 
-  Result<Made> Embedding(RewriteContext& c, NodeId id) {
-    const Node& n = c.graph.node(id);
-    const uint32_t weight = ConstantOf(c.graph, n.operands[0]);
-    if (weight == kNone) return Left("its table is computed by the model, not a constant");
-    if (!module_.constants[weight].data_known) return Left("the data of its table are not in the file");
-    if (module_.constants[weight].type.rank() != 2) return Left("its table is not a matrix");
-    DT_ASSIGN_OR_RETURN(const Matrix m, Quantized(weight));
-    const ValueId indices = c.graph.node(id).operands[1];
-    DT_ASSIGN_OR_RETURN(const ValueId y, c.builder.Emit(OpId::kQuantizedEmbedding, {c.builder.Const(m.weight.data), c.builder.Const(m.weight.scale), indices}));
-    return Made{y, m.what, {}};
-  }
+  Result<LayerChange> Embedding(RewriteContext& c, NodeId id) { return QuantizeEmbedding(c, id, scheme_, weights_); }
 
   Module& module_;
   const QuantizeOptions& options_;
@@ -203,6 +179,23 @@ std::string LayerPath(const Module& module, const Graph& graph, const Node& node
 
 bool KeptFloat(const QuantizeOptions& options, std::string_view path) {
   return std::any_of(options.keep_float.begin(), options.keep_float.end(), [&](const std::string& glob) { return MatchesGlob(glob, path); });
+}
+
+uint32_t ConstantOf(const Graph& graph, ValueId v) {
+  const Node* n = v == kNone ? nullptr : graph.producer_if(v, OpId::kConst);
+  return n ? n->ref : kNone;
+}
+
+Result<LayerChange> QuantizeEmbedding(RewriteContext& c, NodeId id, const Scheme& scheme, WeightQuantizer& weights) {
+  const Node& n = c.graph.node(id);
+  const uint32_t weight = ConstantOf(c.graph, n.operands[0]);
+  if (weight == kNone) return LeftInFloat("its table is computed by the model, not a constant");
+  if (!c.module.constants[weight].data_known) return LeftInFloat("the data of its table are not in the file");
+  if (c.module.constants[weight].type.rank() != 2) return LeftInFloat("its table is not a matrix");
+  DT_ASSIGN_OR_RETURN(const Matrix m, QuantizeMatrix(c.module, weight, scheme, weights));
+  const ValueId indices = c.graph.node(id).operands[1];
+  DT_ASSIGN_OR_RETURN(const ValueId y, c.builder.Emit(OpId::kQuantizedEmbedding, {c.builder.Const(m.weight.data), c.builder.Const(m.weight.scale), indices}));
+  return LayerChange{y, m.what, {}};
 }
 
 Status QuantizeLayers(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report) {

@@ -1,6 +1,7 @@
 // Layers with constant weights become their quantized operators, for the schemes that need no calibration of activations.
 #pragma once
 
+#include "ir/rewrite.h"
 #include "quant/quantize.h"
 #include "quant/weights.h"
 
@@ -13,6 +14,18 @@ bool MatchesGlob(std::string_view glob, std::string_view path);
 std::string LayerPath(const Module& module, const Graph& graph, const Node& node);
 // Whether the user asked to leave it in float.
 bool KeptFloat(const QuantizeOptions& options, std::string_view path);
+
+// The index of the constant that `v` is, or kNone.
+uint32_t ConstantOf(const Graph& graph, ValueId v);
+
+// What a layer becomes, or why it stays as it is.
+struct LayerChange {
+  std::optional<ValueId> value;  // in place of the layer's result; nullopt: left in float
+  std::string became, reason;
+};
+inline LayerChange LeftInFloat(std::string reason) { return {std::nullopt, {}, std::move(reason)}; }
+// A lookup in a constant table, in the scheme's bits.
+Result<LayerChange> QuantizeEmbedding(RewriteContext& c, NodeId id, const Scheme& scheme, WeightQuantizer& weights);
 
 // Linears, matrix products with a constant, convolutions and embeddings of every graph. Activations of `options.scheme` are kDynamic or kFloat.
 Status QuantizeLayers(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report);

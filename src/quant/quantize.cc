@@ -2,6 +2,7 @@
 
 #include "ir/verifier.h"
 #include "quant/layers.h"
+#include "quant/static_int8.h"
 #include "quant/weights.h"
 
 namespace dovetail {
@@ -10,9 +11,9 @@ Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& 
   const StateSets before = CollectStates(module);
   module.form = Form::kQuantized;
   if (options.scheme) {
-    if (options.scheme->activations == Activations::kStatic) return Unsupported("--quantize ", options.scheme->name, " is not in this version");
     WeightQuantizer weights(module);
-    DT_RETURN_IF_ERROR(QuantizeLayers(module, options, weights, report));
+    const bool is_static = options.scheme->activations == Activations::kStatic;
+    DT_RETURN_IF_ERROR((is_static ? QuantizeStatic : QuantizeLayers)(module, options, weights, report));
   }
   if (options.int8_states) return Unsupported("--state int8 is not in this version");
   DT_RETURN_IF_ERROR(Verify(module));

@@ -1,7 +1,8 @@
 // Quantization of a module by the name of a scheme. Runs on the core form, before partitioning.
 //
 // What changes: linears, convolutions and embeddings with constant weights become their quantized_ operators; with activations of kind
-// kDynamic their inputs pass one quantize_dynamic per value, however many of them share it. What cannot be quantized stays float, and the
+// kDynamic their inputs pass one quantize_dynamic per value, however many of them share it; with kStatic the values between them become integers too
+// (static_int8.h), with parameters from calibration calls (calibration.h). What cannot be quantized stays float, and the
 // report says why. States are neither constants nor calibrated values; with int8_states those that can be are stored as i8 rows with their scales
 // in a state of their own beside them (state_storage.h).
 #pragma once
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "quant/calibration.h"
 #include "quant/scheme.h"
 
 namespace dovetail {
@@ -19,6 +21,7 @@ struct QuantizeOptions {
   bool int8_states = false;
   std::vector<std::string> keep_float;    // globs over module paths: "layers.*.mlp.*", * matching any characters
   std::vector<std::string> calibration;   // .npz or .safetensors files, one call each, or folders of them; in order
+  ProgressFn progress;                    // may be null
 };
 
 // What became of one layer (a linear, convolution, embedding, recurrent layer or matrix product with a constant).

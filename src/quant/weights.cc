@@ -19,6 +19,11 @@ std::vector<std::byte> BytesOf(const void* data, size_t size) {
 struct ChannelOf {
   int64_t channels, inner;
   int64_t operator()(int64_t i) const { return i / inner % channels; }
+  static ChannelOf Along(const Shape& shape, int axis) {
+    int64_t inner = 1;
+    for (size_t d = static_cast<size_t>(axis) + 1; d < shape.rank(); ++d) inner *= shape[d].value();
+    return {shape[static_cast<size_t>(axis)].value(), inner};
+  }
 };
 
 Status NotFinite(const Constant& c) {
@@ -69,17 +74,13 @@ Result<QuantizedWeight> WeightQuantizer::Add(uint32_t constant, TensorType type,
   return w;
 }
 
-Result<QuantizedWeight> WeightQuantizer::PerChannel(uint32_t constant, int axis) {
-  const Constant source = module_.constants[constant];
+Result<std::vector<float>> WeightQuantizer::ChannelScales(uint32_t constant, int axis) {
+  const Constant& source = module_.constants[constant];
   const Key key = KeyOf(source, 8, axis);
-  if (auto it = made_.find(key); it != made_.end()) return it->second;
+  if (auto it = scales_.find(key); it != scales_.end()) return it->second;
   FloatRows rows(source);
-  const Shape& shape = source.type.shape;
-  int64_t inner = 1;
-  for (size_t d = static_cast<size_t>(axis) + 1; d < shape.rank(); ++d) inner *= shape[d].value();
-  const int64_t channels = shape[static_cast<size_t>(axis)].value();
-  const ChannelOf channel_of{channels, inner};
-  std::vector<float> scales(static_cast<size_t>(channels), 0);
+  const ChannelOf channel_of = ChannelOf::Along(source.type.shape, axis);
+  std::vector<float> scales(static_cast<size_t>(channel_of.channels), 0);
   for (int64_t r = 0; r < rows.rows(); ++r) {
     const std::span<const float> row = rows.row(r);
     float most = 0, check = 0;
@@ -91,7 +92,23 @@ Result<QuantizedWeight> WeightQuantizer::PerChannel(uint32_t constant, int axis)
     if (check != 0) return NotFinite(source);
     if (axis == 0) scales[static_cast<size_t>(r)] = most;
   }
-  for (float& s : scales) s = UsableScale(s / 127);
+  for (float& s : scales) s /= 127;
+  return scales_[key] = std::move(scales);
+}
+
+Result<QuantizedWeight> WeightQuantizer::PerChannel(uint32_t constant, int axis) {
+  DT_ASSIGN_OR_RETURN(std::vector<float> scales, ChannelScales(constant, axis));
+  return PerChannel(constant, axis, std::move(scales));
+}
+
+Result<QuantizedWeight> WeightQuantizer::PerChannel(uint32_t constant, int axis, std::vector<float> scales) {
+  for (float& s : scales) s = UsableScale(s);
+  const Constant source = module_.constants[constant];
+  Key key = KeyOf(source, 8, axis);
+  std::get<1>(key).append(reinterpret_cast<const char*>(scales.data()), scales.size() * sizeof(float));
+  if (auto it = made_.find(key); it != made_.end()) return it->second;
+  const Shape& shape = source.type.shape;
+  const ChannelOf channel_of = ChannelOf::Along(shape, axis);
   auto recipe = [source, scales, channel_of, axis](std::byte* to) {
     FloatRows from(source);
     int8_t* q = reinterpret_cast<int8_t*>(to);
@@ -101,7 +118,7 @@ Result<QuantizedWeight> WeightQuantizer::PerChannel(uint32_t constant, int axis)
     }
   };
   DT_ASSIGN_OR_RETURN(made_[key], Add(constant, TensorType(DType::kI8, shape, QuantParams::PerChannel(axis)), std::move(recipe),
-                                      TensorType(DType::kF32, {Dim(channels)}), BytesOf(scales.data(), scales.size() * sizeof(float))));
+                                      TensorType(DType::kF32, {Dim(channel_of.channels)}), BytesOf(scales.data(), scales.size() * sizeof(float))));
   return made_[key];
 }
 

@@ -44,6 +44,10 @@ class WeightQuantizer {
 
   // i8 with one scale per index of `axis` (max|w| / 127), f32[n]. The weight's shape stays.
   Result<QuantizedWeight> PerChannel(uint32_t constant, int axis);
+  // The same with other scales, for layers whose bias or result asks for them. Equal scales give the same constants.
+  Result<QuantizedWeight> PerChannel(uint32_t constant, int axis, std::vector<float> scales);
+  // max|w| / 127 of each index of `axis`; 0 where all are zero. Fails on values that are not finite.
+  Result<std::vector<float>> ChannelScales(uint32_t constant, int axis);
   // A matrix [N,K], K a multiple of `block`: u8[N,K/2] with bf16 scales [N,K/block], scale = max|w| / 7.5 of a block.
   Result<QuantizedWeight> PerBlock(uint32_t constant, int block);
   Status CheckFinite(uint32_t constant) const;
@@ -59,6 +63,7 @@ class WeightQuantizer {
 
   Module& module_;
   std::map<Key, QuantizedWeight> made_;
+  std::map<Key, std::vector<float>> scales_;
   std::map<uint32_t, uint32_t> transposed_;
 };
 

@@ -1,0 +1,104 @@
+#include "quant/calibration.h"
+
+#include <pthreadpool.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "format/match_inputs.h"
+#include "kernels/kernels.h"
+
+namespace dovetail {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool IsArrayFile(const fs::path& path) {
+  const fs::path ending = path.extension();
+  return ending == ".npz" || ending == ".npy" || ending == ".safetensors";
+}
+
+std::vector<ExpectedInput> InputsOf(const Graph& graph) {
+  std::vector<ExpectedInput> inputs;
+  for (ValueId v : graph.inputs) inputs.push_back({graph.value(v).name, graph.type(v).dtype});
+  return inputs;
+}
+
+bool HasAllNames(const Graph& graph, const std::vector<NamedArray>& arrays) {
+  return std::all_of(graph.inputs.begin(), graph.inputs.end(), [&](ValueId v) {
+    return std::any_of(arrays.begin(), arrays.end(), [&](const NamedArray& a) { return a.name == graph.value(v).name; });
+  });
+}
+
+Result<std::vector<OwnedTensor>> TakeInputs(const Module& module, const Graph& graph, std::vector<NamedArray>& arrays, const std::string& file) {
+  DT_ASSIGN_OR_RETURN(const std::vector<const NamedArray*> matched, MatchInputs(InputsOf(graph), arrays, file));
+  std::vector<OwnedTensor> inputs;
+  for (const NamedArray* a : matched) inputs.push_back(a ? OwnedTensor::CopyOf(TensorView(a->dtype, a->shape, const_cast<std::byte*>(a->data.data()))) : OwnedTensor());
+  if (auto bindings = BindSymbols(module, graph, inputs); !bindings.ok()) return std::move(bindings).status().While(StrCat("reading the call '", file, "'"));
+  return inputs;
+}
+
+std::span<const float> FloatsOf(const OwnedTensor& t) { return {t.view().as<float>(), static_cast<size_t>(t.view().numel())}; }
+
+}  // namespace
+
+Result<std::vector<std::string>> ListCalls(std::span<const std::string> paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      if (!fs::exists(path, error)) return NotFound("there is no calibration file or folder '", path, "'");
+      files.push_back(path);
+      continue;
+    }
+    std::vector<std::string> found;
+    for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+      if (IsArrayFile(it->path())) found.push_back(it->path().string());
+    if (error) return IoError("cannot list the folder '", path, "': ", error.message());
+    if (found.empty()) return InvalidArgument("the calibration folder '", path, "' has no .npz, .npy or .safetensors file");
+    std::sort(found.begin(), found.end());
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
+Result<CalibrationCall> LoadCall(const Module& module, const std::string& file) {
+  DT_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays, LoadArrays(file));
+  for (size_t g = 0; g < module.graphs.size(); ++g) {
+    if (module.graphs.size() == 1 || !HasAllNames(*module.graphs[g], arrays)) continue;
+    std::vector<NamedArray> copy = arrays;
+    if (auto inputs = TakeInputs(module, *module.graphs[g], copy, file); inputs.ok()) return CalibrationCall{g, *std::move(inputs)};
+  }
+  if (module.graphs.empty()) return InvalidArgument("the program has no method to call with '", file, "'");
+  DT_ASSIGN_OR_RETURN(std::vector<OwnedTensor> inputs, TakeInputs(module, *module.graphs[0], arrays, file));
+  return CalibrationCall{0, std::move(inputs)};
+}
+
+Status ObserveCalls(const Module& module, std::span<const std::string> files, size_t first_call, const WatchedValues& watched, StateStore& states,
+                    ObservedValues& observed, const ProgressFn& progress) {
+  const std::unique_ptr<struct pthreadpool, decltype(&pthreadpool_destroy)> pool(pthreadpool_create(0), pthreadpool_destroy);
+  observed.resize(module.graphs.size());
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (progress) progress("calibrating", i, files.size());
+    DT_ASSIGN_OR_RETURN(const CalibrationCall call, LoadCall(module, files[i]));
+    const Graph& graph = *module.graphs[call.graph];
+    auto observe = [&](const Graph&, ValueId v, const OwnedTensor& t) {
+      if (watched[call.graph].contains(v)) observed[call.graph][v].Add(FloatsOf(t), first_call + i);
+    };
+    for (size_t k = 0; k < call.inputs.size(); ++k) observe(graph, graph.inputs[k], call.inputs[k]);
+    auto outputs = Interpret(module, graph, call.inputs, states, {observe, FindKernel, FindScratch, pool.get()});
+    if (!outputs.ok()) return std::move(outputs).status().While(StrCat("calibrating @", graph.name, " on '", files[i], "'"));
+  }
+  if (progress) progress("calibrating", files.size(), files.size());
+  return OkStatus();
+}
+
+void MergeObserved(ObservedValues& into, const ObservedValues& from) {
+  into.resize(std::max(into.size(), from.size()));
+  for (size_t g = 0; g < from.size(); ++g)
+    for (const auto& [v, observer] : from[g]) into[g][v].Merge(observer);
+}
+
+}  // namespace dovetail

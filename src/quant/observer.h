@@ -1,0 +1,65 @@
+// What calibration learns of one value, and the quantization parameters that follow from it.
+//
+// An observer is a mergeable value: the one of all calls is the merge of those of any parts of the calls, in any order. Counts, range and histogram
+// come out the same bit for bit; the mean range up to the rounding of a sum in double.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/tensor_type.h"
+
+namespace dovetail {
+
+// Real numbers with low <= 0 <= high.
+struct ValueRange {
+  float low = 0, high = 0;
+  friend bool operator==(const ValueRange&, const ValueRange&) = default;
+};
+
+class Observer {
+ public:
+  static constexpr int kBins = 4096;
+
+  // The elements that the value had in call number `call`. NaN and infinities are counted and else ignored.
+  void Add(std::span<const float> values, size_t call);
+  void Merge(const Observer& other);
+
+  uint64_t finite() const { return finite_; }  // elements seen
+  uint64_t nans() const { return nans_; }
+  uint64_t infinities() const { return infinities_; }
+  // The lowest call with an element that was not finite; SIZE_MAX: none.
+  size_t first_bad_call() const { return first_bad_call_; }
+
+  // Of all finite elements, widened to hold 0.
+  ValueRange FullRange() const;
+  // The mean over calls of the lowest and of the highest element, widened to hold 0.
+  ValueRange MeanRange() const;
+  // Leaves out at most the part `tail` of the elements on either side.
+  ValueRange PercentileRange(double tail) const;
+  // The range whose 255 steps give the least squared error: rounding within it, clipping beyond it.
+  ValueRange MseRange() const;
+
+  friend bool operator==(const Observer&, const Observer&) = default;
+
+ private:
+  // Bin i counts the elements other than 0 in [i - kBins / 2, i + 1 - kBins / 2) * 2^exponent_. A wider range doubles the width of the bins, which
+  // joins pairs of them: where an element is counted depends on the final width alone.
+  void Widen(int exponent);
+
+  uint64_t finite_ = 0, zeros_ = 0, nans_ = 0, infinities_ = 0, calls_ = 0;
+  size_t first_bad_call_ = SIZE_MAX;
+  float min_ = 0, max_ = 0;
+  double sum_min_ = 0, sum_max_ = 0;
+  int exponent_ = 0;
+  std::vector<uint64_t> bins_;  // empty until an element is not 0
+};
+
+// i8 parameters of a range: 0 is exact, the zero point is in [-128, 127], the scale is above zero, normal and finite. The empty range [0, 0] has
+// scale 1.
+QuantParams ParamsOf(ValueRange range);
+// The real numbers that the lowest and the highest integer stand for.
+ValueRange RangeOfParams(const QuantParams& params);
+
+}  // namespace dovetail

@@ -1,0 +1,247 @@
+#include "quant/static_int8.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ir/rewrite.h"
+#include "ops/quantization.h"
+#include "quant/layers.h"
+#include "quant/static_params.h"
+
+namespace dovetail {
+namespace {
+
+constexpr size_t kListed = 12;  // values that a warning names
+
+// "%y of linear (layers.0.q_proj, model.py:12)"
+std::string DescribeValue(const Module& module, const Graph& graph, ValueId v) {
+  const Value& value = graph.value(v);
+  std::string s = value.name.empty() ? StrCat("%", v) : StrCat("%", value.name);
+  const Node* n = graph.producer(v);
+  if (!n) return StrCat("the input ", s);
+  s += StrCat(" of ", GetOp(n->op).name);
+  if (const Location* l = module.location(*n)) s += StrCat(" (", l->module_path, l->module_path.empty() || l->source.empty() ? "" : ", ", l->source, ")");
+  return s;
+}
+
+std::string Listed(const std::vector<std::string>& names) {
+  std::string s;
+  for (size_t i = 0; i < std::min(names.size(), kListed); ++i) s += StrCat(i ? "; " : "", names[i]);
+  if (names.size() > kListed) s += StrCat("; and ", names.size() - kListed, " more");
+  return s;
+}
+
+class StaticRewriter {
+ public:
+  StaticRewriter(Module& module, Graph& graph, const QuantizeOptions& options, const StaticPlan& plan, const StaticParams& params, WeightQuantizer& weights,
+                 QuantizeReport& report)
+      : module_(module), graph_(graph), options_(options), plan_(plan), params_(params), weights_(weights), report_(report) {}
+
+  Status Run() {
+    DT_ASSIGN_OR_RETURN([[maybe_unused]] const bool changed, RewriteGraph(module_, graph_, [&](RewriteContext& c, NodeId id) { return Rule(c, id); }));
+    Builder builder(module_, graph_);
+    for (ValueId& v : graph_.outputs) {
+      DT_ASSIGN_OR_RETURN(v, Real(builder, v));
+    }
+    return OkStatus();
+  }
+
+ private:
+  Result<Replacement> Rule(RewriteContext& c, NodeId id) {
+    const OpId op = graph_.node(id).op;
+    if (op == OpId::kConst) return Replacement();
+    if (op == OpId::kEmbedding) return Embedding(c, id);
+    const bool layer = IsLayer(module_, graph_, graph_.node(id));
+    if (layer) report_.layers.push_back(ReportOf(id, "i8 per_tensor x i8 per_channel", plan_.reason(id)));
+    if (graph_.node(id).results.empty() || !plan_.quantized(id)) return InFloat(c, id);
+    const QuantParams params = ParamsOfValue(graph_.node(id).results[0]);
+    std::vector<ValueId> results;
+    if (layer) {
+      DT_ASSIGN_OR_RETURN(results, Layer(c, id));
+    } else {
+      std::vector<ValueId> operands = graph_.node(id).operands;
+      const size_t data = plan_.data(graph_.node(id)).size();
+      const bool own = plan_.rule(id).role == StaticRole::kOwn;
+      for (size_t i = 0; i < data; ++i) {
+        DT_ASSIGN_OR_RETURN(operands[i], Integers(c.builder, operands[i], own ? std::nullopt : std::optional(params)));
+      }
+      DT_ASSIGN_OR_RETURN(results, c.builder.EmitWith(op, std::move(operands), graph_.node(id).attrs, graph_.node(id).results.size()));
+    }
+    TensorType& type = graph_.value(results[0]).type;
+    type = TensorType(DType::kI8, type.shape, params);
+    return Replacement(std::move(results));
+  }
+
+  LayerReport ReportOf(NodeId id, std::string became, const std::string& reason) const {
+    const Node& n = graph_.node(id);
+    LayerReport layer{LayerPath(module_, graph_, n), std::string(GetOp(n.op).name), reason.empty() ? std::move(became) : "", reason, {}};
+    if (const Location* l = module_.location(n)) layer.source = l->source;
+    return layer;
+  }
+
+  // Of a value of the float graph that the plan has in integers.
+  QuantParams ParamsOfValue(ValueId v) const { return params_.groups.at(plan_.group(v)); }
+
+  Result<Replacement> Embedding(RewriteContext& c, NodeId id) {
+    LayerReport layer = ReportOf(id, "", "");
+    if (KeptFloat(options_, layer.path)) layer.reason = "--keep-float asks for it";
+    else if (graph_.type(graph_.node(id).results[0]).dtype != DType::kF32) layer.reason = "its table is not of f32";
+    std::optional<ValueId> value;
+    if (layer.reason.empty()) {
+      DT_ASSIGN_OR_RETURN(LayerChange change, QuantizeEmbedding(c, id, *options_.scheme, weights_));
+      value = change.value;
+      layer.became = std::move(change.became);
+      layer.reason = std::move(change.reason);
+    }
+    report_.layers.push_back(std::move(layer));
+    if (!value) return Replacement();
+    original_[*value] = graph_.node(id).results[0];
+    return Replacement(std::vector<ValueId>{*value});
+  }
+
+  // A node that stays float reads the real numbers of what has become integers.
+  Result<Replacement> InFloat(RewriteContext& c, NodeId id) {
+    std::vector<ValueId> operands = graph_.node(id).operands;
+    bool changed = false;
+    for (ValueId& v : operands) {
+      if (v == kNone || !graph_.type(v).per_tensor()) continue;
+      DT_ASSIGN_OR_RETURN(v, Real(c.builder, v));
+      changed = true;
+    }
+    if (!changed) return Replacement();
+    if (graph_.node(id).op == OpId::kStateWrite) {
+      c.builder.WriteState(graph_.node(id).ref, operands[0]);
+      return Replacement(std::vector<ValueId>());
+    }
+    const std::vector<ValueId> before = graph_.node(id).results;
+    DT_ASSIGN_OR_RETURN(std::vector<ValueId> results, c.builder.EmitWith(graph_.node(id).op, std::move(operands), graph_.node(id).attrs, before.size()));
+    for (size_t i = 0; i < results.size(); ++i) original_[results[i]] = before[i];
+    return Replacement(std::move(results));
+  }
+
+  Result<ValueId> Real(Builder& b, ValueId v) {
+    if (!graph_.type(v).per_tensor()) return v;
+    if (auto it = real_.find(v); it != real_.end()) return it->second;
+    const QuantParams q = graph_.type(v).quant;
+    DT_ASSIGN_OR_RETURN(const ValueId real, b.Emit(OpId::kDequantize, {v}, {{"scale", static_cast<double>(q.scale)}, {"zero_point", q.zero_point}}));
+    return real_[v] = real;
+  }
+
+  // The integers of a value: itself, or one quantize for all its users. A constant has the parameters given, or its own.
+  Result<ValueId> Integers(Builder& b, ValueId v, std::optional<QuantParams> constant_params = std::nullopt) {
+    if (graph_.type(v).per_tensor()) return v;
+    if (const uint32_t constant = ConstantOf(graph_, v); constant != kNone) return IntegerConstant(b, constant, constant_params);
+    if (auto it = integers_.find(v); it != integers_.end()) return it->second;
+    const auto original = original_.find(v);
+    const QuantParams q = ParamsOfValue(original == original_.end() ? v : original->second);
+    DT_ASSIGN_OR_RETURN(const ValueId integers,
+                        b.Emit(OpId::kQuantize, {v}, {{"scale", static_cast<double>(q.scale)}, {"zero_point", q.zero_point}, {"out_dtype", DType::kI8}}));
+    return integers_[v] = integers;
+  }
+
+  Result<ValueId> IntegerConstant(Builder& b, uint32_t constant, std::optional<QuantParams> params) {
+    const Constant& c = module_.constants[constant];
+    if (!c.data_known) return InvalidArgument("the data of constant '", c.name, "' are not in the file");
+    const std::vector<float> values = FloatsOf(c);
+    if (!params) params = ConstantParams(c);
+    if (!params) return InvalidArgument("constant '", c.name, "' has a value that is not finite");
+    std::vector<std::byte> bytes(values.size());
+    for (size_t i = 0; i < values.size(); ++i)
+      bytes[i] = static_cast<std::byte>(QuantizeElement(values[i], params->scale, params->zero_point, RangeOf(DType::kI8)));
+    return b.AddConst(c.name + ".int8", TensorType(DType::kI8, c.type.shape, *params), std::move(bytes));
+  }
+
+  Result<std::vector<ValueId>> Layer(RewriteContext& c, NodeId id) {
+    const uint32_t weight = WeightOf(graph_, graph_.node(id), weights_);
+    const std::vector<float>& scales = params_.weight_scales.at(id);
+    DT_ASSIGN_OR_RETURN(const QuantizedWeight w, weights_.PerChannel(weight, ChannelAxis(graph_.node(id)), scales));
+    DT_ASSIGN_OR_RETURN(const ValueId x, Integers(c.builder, graph_.node(id).operands[0]));
+    const OpId op = graph_.node(id).op;
+    const ValueId bias = op == OpId::kMatmul || graph_.node(id).operands[2] == kNone
+                             ? kNone
+                             : RoundedBias(c.builder, ConstantOf(graph_, graph_.node(id).operands[2]), scales, graph_.type(x).quant.scale);
+    std::vector<ValueId> operands = {x, kNone, kNone, c.builder.Const(w.data), c.builder.Const(w.scale), bias};
+    // Inference has no quantized type to give: the caller declares it.
+    if (op == OpId::kConvolution) return c.builder.EmitWith(OpId::kQuantizedConvolution, std::move(operands), graph_.node(id).attrs);
+    return c.builder.EmitAll(OpId::kQuantizedLinear, std::move(operands));
+  }
+
+  ValueId RoundedBias(Builder& b, uint32_t constant, const std::vector<float>& scales, float input_scale) {
+    const Constant& c = module_.constants[constant];
+    std::vector<float> values = FloatsOf(c);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double step = static_cast<double>(input_scale) * static_cast<double>(scales[i]);
+      values[i] = static_cast<float>(std::nearbyint(static_cast<double>(values[i]) / step) * step);
+    }
+    std::vector<std::byte> bytes(values.size() * sizeof(float));
+    if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+    return b.AddConst(c.name + ".rounded", c.type, std::move(bytes));
+  }
+
+  Module& module_;
+  Graph& graph_;
+  const QuantizeOptions& options_;
+  const StaticPlan& plan_;
+  const StaticParams& params_;
+  WeightQuantizer& weights_;
+  QuantizeReport& report_;
+  std::map<ValueId, ValueId> real_, integers_;
+  std::map<ValueId, ValueId> original_;  // of a float value that took another's place: the one that the plan knows
+};
+
+// Every value whose range may count. Leaving a node in float later adds none.
+std::set<ValueId> ValuesToWatch(const Graph& graph, const StaticPlan& plan) {
+  std::set<ValueId> watched;
+  for (ValueId v = 0; v < graph.num_values(); ++v)
+    if (plan.integer(v)) watched.insert(v);
+  return watched;
+}
+
+void WarnOfBadValues(const Module& module, const std::vector<std::string>& files, const WatchedValues& watched, const ObservedValues& observed, QuantizeReport& report) {
+  for (size_t g = 0; g < module.graphs.size(); ++g) {
+    const Graph& graph = *module.graphs[g];
+    std::vector<std::string> bad, unseen;
+    auto look = [&](ValueId v) {
+      if (!watched[g].contains(v)) return;
+      const auto it = observed[g].find(v);
+      if (it == observed[g].end() || it->second.finite() == 0) unseen.push_back(DescribeValue(module, graph, v));
+      if (it == observed[g].end() || it->second.first_bad_call() == SIZE_MAX) return;
+      const Observer& o = it->second;
+      bad.push_back(StrCat(DescribeValue(module, graph, v), ": ", o.nans(), " NaN and ", o.infinities(), " infinite, first in call '", files[o.first_bad_call()], "'"));
+    };
+    for (ValueId v : graph.inputs) look(v);
+    for (NodeId id : graph.order)
+      for (ValueId v : graph.node(id).results) look(v);
+    if (!bad.empty()) report.warnings.push_back(StrCat("calibration of @", graph.name, " met values that are not finite and left them out: ", Listed(bad)));
+    if (!unseen.empty())
+      report.warnings.push_back(StrCat("no calibration call gave a finite value to these of @", graph.name, ", so what needs their range stays float: ", Listed(unseen)));
+  }
+}
+
+}  // namespace
+
+Status QuantizeStatic(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report) {
+  if (options.calibration.empty())
+    return InvalidArgument("--quantize ", options.scheme->name, " needs --calibrate with recorded calls: .npz or .safetensors files, or folders of them, whose arrays have the names of the "
+                           "program's inputs (or input_0, input_1, ...). The scheme int8-dynamic needs none");
+  DT_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListCalls(options.calibration));
+  std::vector<StaticPlan> plans;
+  WatchedValues watched;
+  for (const auto& g : module.graphs) {
+    plans.emplace_back(module, *g, options);
+    watched.push_back(ValuesToWatch(*g, plans.back()));
+  }
+  ObservedValues observed;
+  DT_ASSIGN_OR_RETURN(StateStore states, InitStates(module));
+  DT_RETURN_IF_ERROR(ObserveCalls(module, files, 0, watched, states, observed, options.progress));
+  WarnOfBadValues(module, files, watched, observed, report);
+  for (size_t g = 0; g < module.graphs.size(); ++g) {
+    Graph& graph = *module.graphs[g];
+    DT_ASSIGN_OR_RETURN(const StaticParams params, ChooseParams(module, graph, observed[g], weights, plans[g]));
+    DT_RETURN_IF_ERROR(StaticRewriter(module, graph, options, plans[g], params, weights, report).Run());
+  }
+  return OkStatus();
+}
+
+}  // namespace dovetail

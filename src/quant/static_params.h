@@ -1,0 +1,35 @@
+// The numbers of a static plan: parameters of each group of values, scales of each layer's weight.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "quant/calibration.h"
+#include "quant/static_plan.h"
+#include "quant/weights.h"
+
+namespace dovetail {
+
+struct StaticParams {
+  std::map<ValueId, QuantParams> groups;                // by the plan's name of the group
+  std::map<NodeId, std::vector<float>> weight_scales;   // of layers
+};
+
+// Which operand of a layer's weight has the output channels.
+int ChannelAxis(const Node& layer);
+// The constant of a layer's weight as PerChannel takes it, with outputs along ChannelAxis: a matmul's is transposed.
+uint32_t WeightOf(const Graph& graph, const Node& layer, WeightQuantizer& weights);
+
+// Chooses them from what calibration saw. The ratios of scales keep within what XNNPACK's kernels take: a result's scale grows where it is too fine for
+// its operands, a channel's where its bias would not fit into 30 bits. Nodes for which that does not do, or that have a value that no call reached, are
+// left in float: `plan` is solved again. Fails on weights that are not finite.
+Result<StaticParams> ChooseParams(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights, StaticPlan& plan);
+
+// The scales of a layer with inputs of scale `input`, a result of scale `output`, and weights of scales `raw` (0 for a channel of zeros).
+std::vector<float> LayerScales(const std::vector<float>& raw, std::span<const float> bias, float input, float output);
+
+// Parameters of a constant operand by itself, from all its elements; nullopt where one is not finite or unknown.
+std::optional<QuantParams> ConstantParams(const Constant& c);
+std::vector<float> FloatsOf(const Constant& c);
+
+}  // namespace dovetail
