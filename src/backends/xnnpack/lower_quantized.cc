@@ -16,9 +16,15 @@ void QuantizedLinear(Lowering& l, const Node& n) {
   const Dim columns = nibbles ? w->type.shape[1] * Dim(2) : w->type.shape[1];
   const Id x = l.Operand(input);
   const Id filter = l.QuantizedWeight(*w, *scale, Shape{w->type.shape[0], columns}, 0);
-  const bool integers = l.xnn_type(x).params == xn::XNNQuantParams::PerTensorQuant;
-  const Id added = integers ? l.QuantizedBias(b, *scale, l.type(input).quant.scale) : b ? l.Weight(*b) : kNoId;
-  l.Bind(n.results[0], l.FullyConnected(x, filter, added, 0, integers ? l.TypeOf(n.results[0]) : XnnType()));
+  switch (l.xnn_type(x).params) {
+    case xn::XNNQuantParams::PerTensorQuant:
+      return l.Bind(n.results[0], l.FullyConnected(x, filter, l.QuantizedBias(b, *scale, l.type(input).quant.scale), 0, l.TypeOf(n.results[0])));
+    case xn::XNNQuantParams::PerTokenDynamicQuant: return l.Bind(n.results[0], l.FullyConnected(x, filter, b ? l.Weight(*b) : kNoId));
+    default: break;
+  }
+  // XNNPACK's kernels of f32 times i8 (src/f32-qc8w-gemm of 2024-11) multiply the bias by the weight's scale too, so it stays outside.
+  const Id y = l.FullyConnected(x, filter, kNoId);
+  l.Bind(n.results[0], b ? l.Add(y, l.Operand(bias)) : y);
 }
 
 // Between f32 and i8, in the order of dims that the value has.
