@@ -183,6 +183,18 @@ std::vector<Case> Networks() {
                      " %g = gelu %p : i8[s0,4,4,4]Q(0.1,-100)\n %c = cat %g, %g {dim=1} : i8[s0,8,4,4]Q(0.1,-100)\n"
                      " %v = view %c {size=[s0,128]} : i8[s0,128]Q(0.1,-100)\n return %v, %r\n}")),
        false, 0, 2},
+      // A step off in each of its layers is more in the last.
+      {"classifier",
+       Expand(StrCat("constant @v : i8[5,4]{per_channel axis=0} = external\nconstant @sv : f32[5] = external\n", Constants(first), "graph @f(%x: f32[s0,3,8,8]) {\n",
+                     Reads(first), " %v = const @v : i8[5,4]{per_channel axis=0}\n %sv = const @sv : f32[5]\n"
+                     " %q = quantize %x {scale=0.03, zero_point=0, out_dtype=i8} : i8[s0,3,8,8]Q(0.03,0)\n"
+                     " %y = quantized_convolution %q, _, _, %w, %s, %b", first.attrs, " : i8[s0,4,8,8]Q(0.1,3)\n"
+                     " %g = sigmoid %y : i8[s0,4,8,8]Q(0.00390625,-128)\n %m = mul %y, %g : i8[s0,4,8,8]Q(0.1,-100)\n"
+                     " %p = constant_pad_nd %m {pad=[1,0,0,1], value=0.2} : i8[s0,4,9,9]Q(0.1,-100)\n"
+                     " %a = avg_pool2d %p {kernel_size=[2,2], stride=[2,2]} : i8[s0,4,4,4]Q(0.08,-100)\n %t = tanh %a : i8[s0,4,4,4]Q(0.0078125,0)\n"
+                     " %e = mean %t {dim=[2,3]} : i8[s0,4]Q(0.007,0)\n %l = quantized_linear %e, _, _, %v, %sv, _ : i8[s0,5]Q(0.02,0)\n"
+                     " %d = dequantize %l {scale=0.02, zero_point=0} : f32[s0,5]\n %o = softmax %d {dim=-1} : f32[s0,5]\n return %o\n}")),
+       false, 0.04},
   };
 }
 

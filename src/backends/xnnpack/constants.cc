@@ -1,5 +1,6 @@
 // Lowering's constants: data that the graph reads, and filters and biases that XNNPACK packs.
 #include <bit>
+#include <cfloat>
 #include <cstring>
 
 #include "backends/xnnpack/lowering.h"
@@ -36,6 +37,15 @@ std::vector<std::byte> TurnToChannelsLast(const std::vector<std::byte>& from, co
     }
   }
   return to;
+}
+
+// XNNPACK refuses others while it loads.
+bool AllNormal(const std::vector<std::byte>& scales, DType dtype) {
+  for (size_t i = 0; i < scales.size() / ByteSize(dtype); ++i) {
+    const float s = ReadElement<float>(dtype, scales.data(), static_cast<int64_t>(i));
+    if (!(s >= FLT_MIN && s <= FLT_MAX)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -140,6 +150,7 @@ Id Lowering::QuantizedWeight(const Constant& weight, const Constant& scale, Shap
     type.datatype = xn::XNNDatatype::xnn_datatype_qcint8;
     type.params = xn::XNNQuantParams::PerChannelQuant;
   }
+  if (scale.data_known && !AllNormal(DataOf(scale), scale.type.dtype)) Fail(StrCat("scales '", scale.name, "' that are not all above zero, normal and finite"));
   if (mode_ == Mode::kCheck) return NewValue(shape, type);
   // The scales of one weight are constants of one value, so they need no table of their own.
   type.scales = static_cast<uint32_t>(constants_.size());
