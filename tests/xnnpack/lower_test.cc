@@ -1,172 +1,10 @@
 // Every lowering against the interpreter: a graph in the text form is lowered, the payload run by the delegate, and the results compared.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
-#include <random>
-
-#include "backends/xnnpack/backend.h"
-#include "backends/xnnpack/delegate/allocator.h"
-#include "backends/xnnpack/delegate/delegate.h"
-#include "base/check.h"
-#include "ir/interpreter.h"
-#include "ir/text.h"
+#include "xnnpack/harness.h"
 
 namespace dovetail {
 namespace {
-
-Module ParseText(const std::string& text) {
-  Result<Module> m = Parse(text);
-  EXPECT_TRUE(m.ok()) << m.status().ToString() << "\n" << text;
-  return m.ok() ? std::move(*m) : Module();
-}
-
-// Constants declared external get random contents, inputs too; positive ones where the case asks for it.
-void Fill(std::byte* data, size_t count, uint32_t seed, bool positive) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  for (size_t i = 0; i < count; ++i) {
-    float v = normal(random);
-    if (positive) v = std::abs(v) + 0.1f;
-    std::memcpy(data + i * sizeof v, &v, sizeof v);
-  }
-}
-
-struct Case {
-  std::string name;
-  std::string text;  // constants and a graph @f; symbols s0 is 1..9, s1 is 1..7
-  bool positive = false;
-  double tolerance = 1e-5;  // of the result's range
-};
-
-std::string Whole(const std::string& text) { return "module {\n  symbol s0 = 1..9\n  symbol s1 = 1..7\n" + text + "\n}\n"; }
-
-class Harness {
- public:
-  explicit Harness(const Case& c) : case_(c), module_(ParseText(Whole(c.text))) {
-    uint32_t seed = 1;
-    for (Constant& k : module_.constants) {
-      if (k.data_known) continue;
-      std::vector<std::byte> data(k.nbytes());
-      Fill(data.data(), data.size() / 4, seed++, c.positive);
-      k = MakeOwnedConstant(k.name, k.type, std::move(data));
-    }
-    region_.backend = "xnnpack";
-    region_.body = module_.graphs.empty() ? std::make_unique<Graph>("none") : std::move(module_.graphs[0]);
-    region_.aliases.assign(graph().outputs.size(), -1);
-  }
-
-  const Module& module() const { return module_; }
-  const Graph& graph() const { return *region_.body; }
-
-  Status Check() const {
-    for (NodeId id : graph().order) DT_RETURN_IF_ERROR(XnnpackBackend().check(module_, graph(), graph().node(id)));
-    return OkStatus();
-  }
-
-  Status Load() {
-    DT_ASSIGN_OR_RETURN(lowered_, XnnpackBackend().lower(module_, region_));
-    payload_ = Aligned(lowered_.payload);
-    for (SharedData& s : lowered_.shared) {
-      std::vector<std::byte> bytes = s.bytes;
-      if (bytes.empty()) {
-        bytes.resize(s.constant->nbytes());
-        s.constant->CopyTo(bytes.data());
-      }
-      named_[s.key] = Aligned(bytes);
-    }
-    DT_ASSIGN_OR_RETURN(delegate_, Create());
-    return OkStatus();
-  }
-
-  // One more delegate of the same Program and Method.
-  Result<std::unique_ptr<Delegate>> Create() {
-    DelegateInitContext ctx;
-    ctx.payload = {reinterpret_cast<const std::byte*>(payload_.data()), lowered_.payload.size()};
-    ctx.named_data = [this](std::string_view key) -> Result<std::span<const std::byte>> {
-      auto it = named_.find(std::string(key));
-      if (it == named_.end()) return NotFound(key);
-      return std::span(reinterpret_cast<const std::byte*>(it->second.data()), it->second.size() * 8 - 16);
-    };
-    ctx.release = [this](std::span<const std::byte> bytes) { released_ += bytes.size(); };
-    std::vector<TensorView> arguments;
-    for (ValueId v : graph().inputs) arguments.push_back(Bound(v));
-    for (ValueId v : graph().outputs) arguments.push_back(Bound(v));
-    ctx.arguments = arguments;
-    ctx.num_inputs = graph().inputs.size();
-    ctx.program_shared = &program_shared;
-    ctx.method_shared = &method_shared;
-    return kXnnpackDelegate.create(ctx);
-  }
-
-  // Empty, or what differs from the interpreter's results.
-  std::string Run(int64_t s0, int64_t s1, uint32_t seed = 77) {
-    const auto values = [&](std::string_view s) -> std::optional<int64_t> { return s == "s0" ? s0 : s1; };
-    std::vector<OwnedTensor> inputs;
-    std::vector<TensorView> in, out;
-    for (ValueId v : graph().inputs) {
-      Shape shape;
-      for (Dim d : graph().type(v).shape) shape.push_back(*d.Evaluate(values));
-      inputs.push_back(OwnedTensor::Make(TensorType(DType::kF32, shape)));
-      Fill(inputs.back().storage.data(), static_cast<size_t>(shape.numel().value()), seed++, case_.positive);
-      in.push_back(inputs.back().view());
-    }
-    StateStore states;
-    Result<std::vector<OwnedTensor>> want = Interpret(module_, graph(), inputs, states);
-    if (!want.ok()) return want.status().ToString();
-    std::vector<OwnedTensor> results;
-    for (ValueId v : graph().outputs) {
-      results.push_back(OwnedTensor::Make(Bound(v).type()));
-      out.push_back(results.back().view());
-    }
-    if (Status s = delegate_->Execute(in, out); !s.ok()) return s.ToString();
-    const uint64_t before = GetXnnpackMemory().allocations;
-    if (Status s = delegate_->Execute(in, out); !s.ok()) return s.ToString();
-    if (GetXnnpackMemory().allocations != before) return "allocates when run again";
-    for (size_t i = 0; i < out.size(); ++i)
-      if (std::string d = Difference(out[i], (*want)[i].view()); !d.empty()) return StrCat("result ", i, ": ", d);
-    return "";
-  }
-
-  void Unload() { delegate_.reset(); }
-
-  size_t released() const { return released_; }
-  const LoweredRegion& lowered() const { return lowered_; }
-  Delegate& delegate() { return *delegate_; }
-
-  std::unique_ptr<DelegateShared> program_shared, method_shared;
-
- private:
-  static std::vector<uint64_t> Aligned(const std::vector<std::byte>& bytes) {
-    std::vector<uint64_t> words((bytes.size() + 7) / 8 + 2);
-    std::memcpy(words.data(), bytes.data(), bytes.size());
-    return words;
-  }
-  TensorView Bound(ValueId v) const {
-    std::vector<int64_t> sizes;
-    for (Dim d : graph().type(v).shape) sizes.push_back(d.Bounds(module_.symbols).max);
-    return TensorView(graph().type(v).dtype, sizes, nullptr);
-  }
-  std::string Difference(const TensorView& got, const TensorView& want) const {
-    if (!(got.type() == want.type())) return StrCat("is ", got.type().ToString(), ", not ", want.type().ToString());
-    double range = 1e-3;
-    for (int64_t i = 0; i < want.numel(); ++i) range = std::max(range, std::abs(static_cast<double>(want.as<float>()[i])));
-    for (int64_t i = 0; i < want.numel(); ++i) {
-      const double g = got.as<float>()[i], w = want.as<float>()[i];
-      if (!(std::abs(g - w) <= case_.tolerance * range)) return StrCat("element ", i, " is ", FormatDouble(g), ", not ", FormatDouble(w));
-    }
-    return "";
-  }
-
-  const Case case_;
-  Module module_;
-  Region region_;
-  LoweredRegion lowered_;
-  std::vector<uint64_t> payload_;
-  std::map<std::string, std::vector<uint64_t>> named_;
-  std::unique_ptr<Delegate> delegate_;
-  size_t released_ = 0;
-};
 
 std::string Unary(const std::string& op, const std::string& attrs = "") {
   return "graph @f(%x: f32[2,s0,5]) {\n %y = " + op + " %x" + attrs + " : f32[2,s0,5]\n return %y\n}";
@@ -313,33 +151,10 @@ const std::vector<Case>& Cases() {
 
 class LowerTest : public testing::TestWithParam<size_t> {};
 
-TEST_P(LowerTest, MatchesTheInterpreter) {
-  Harness h(Cases()[GetParam()]);
-  const Status check = h.Check();
-  ASSERT_TRUE(check.ok()) << check.ToString();
-  const Status loaded = h.Load();
-  ASSERT_TRUE(loaded.ok()) << loaded.ToString();
-  const int64_t sizes[][2] = {{7, 3}, {1, 1}, {9, 7}, {3, 2}, {7, 7}};
-  for (const auto& [s0, s1] : sizes) EXPECT_EQ(h.Run(s0, s1), "") << "s0=" << s0 << " s1=" << s1;
-  // All sizes again: nothing is allocated, however they alternate.
-  const uint64_t before = GetXnnpackMemory().allocations;
-  for (const auto& [s0, s1] : sizes) EXPECT_EQ(h.Run(s0, s1, 5), "") << "s0=" << s0 << " s1=" << s1;
-  EXPECT_EQ(GetXnnpackMemory().allocations, before);
-}
+TEST_P(LowerTest, MatchesTheInterpreter) { ExpectMatches(Cases()[GetParam()]); }
 
 INSTANTIATE_TEST_SUITE_P(All, LowerTest, testing::Range(size_t{0}, Cases().size()),
                          [](const auto& info) { return Cases()[info.param].name; });
-
-void ExpectRefused(const std::string& text, const std::string& reason) {
-  const Module m = ParseText(Whole(text));
-  ASSERT_FALSE(m.graphs.empty());
-  const Graph& g = *m.graphs[0];
-  Status s;
-  for (NodeId id : g.order)
-    if (s.ok()) s = XnnpackBackend().check(m, g, g.node(id));
-  EXPECT_EQ(s.code(), Code::kUnsupported);
-  EXPECT_NE(std::string(s.message()).find(reason), std::string::npos) << s.ToString();
-}
 
 TEST(LowerRefuses, WithReasons) {
   ExpectRefused("graph @f(%x: f16[2]) {\n %y = relu %x : f16[2]\n return %y\n}", "only f32");
@@ -387,7 +202,7 @@ TEST(Delegate, SharedScratchMemoryMayMove) {
   Harness small({"small", chain(4)}), large({"large", chain(512)});
   ASSERT_TRUE(small.Load().ok());
   OwnedTensor x = OwnedTensor::Make(TensorType(DType::kF32, {9, 4})), y = OwnedTensor::Make(TensorType(DType::kF32, {9, 4}));
-  Fill(x.storage.data(), 36, 3, true);
+  Fill(x.view(), 3, true);
   const TensorView in[] = {x.view()};
   TensorView out[] = {y.view()};
   ASSERT_TRUE(small.delegate().Execute(in, out).ok());

@@ -10,10 +10,9 @@ using xnnpack::Lowering;
 Status Check(const Module& module, const Graph& graph, const Node& node) {
   // Constants go into the region with the nodes that use them.
   if (node.op == OpId::kConst) return OkStatus();
-  const xnnpack::LowerFn lower = xnnpack::FindLowering(node.op);
-  if (!lower) return Unsupported("XNNPACK has no operator for ", GetOp(node.op).name);
+  if (!xnnpack::FindLowering(node.op)) return Unsupported("XNNPACK has no operator for ", GetOp(node.op).name);
   Lowering checking(module, graph, Lowering::Mode::kCheck);
-  lower(checking, node);
+  xnnpack::LowerNode(checking, node);
   return checking.status();
 }
 
@@ -56,10 +55,9 @@ Result<LoweredRegion> Lower(const Module& module, const Region& region) {
   for (NodeId id : body.order) {
     const Node& node = body.node(id);
     if (node.op == OpId::kConst) continue;
-    const xnnpack::LowerFn lower = xnnpack::FindLowering(node.op);
-    if (!lower)
+    if (!xnnpack::FindLowering(node.op))
       return Unsupported("XNNPACK has no operator for ", GetOp(node.op).name).At(DescribeNode(body, node), DescribeSource(module, node));
-    lower(emitting, node);
+    xnnpack::LowerNode(emitting, node);
     if (emitting.failed()) return emitting.status().At(DescribeNode(body, node), DescribeSource(module, node));
   }
   return emitting.Finish();
@@ -70,7 +68,7 @@ Result<LoweredRegion> Lower(const Module& module, const Region& region) {
 namespace xnnpack {
 
 LowerFn FindLowering(OpId op) {
-  for (LowerFn (*find)(OpId) : {FindElementwise, FindMovement, FindAlgebra, FindAttention, FindSpatial})
+  for (LowerFn (*find)(OpId) : {FindElementwise, FindMovement, FindAlgebra, FindAttention, FindSpatial, FindQuantized})
     if (LowerFn lower = find(op)) return lower;
   return nullptr;
 }

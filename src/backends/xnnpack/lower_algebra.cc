@@ -21,28 +21,6 @@ void Linear(Lowering& l, const Node& n) {
   l.Bind(n.results[0], y);
 }
 
-// Of qd8 and f32 inputs, both with a bias in f32. An i8 per_tensor input or result is lower_static.cc's.
-void QuantizedLinear(Lowering& l, const Node& n) {
-  const Constant* w = GetConstant(l.module(), l.graph(), GetOperand(n, "weight"));
-  const Constant* scale = GetConstant(l.module(), l.graph(), GetOperand(n, "weight_scale"));
-  const ValueId bias = GetOperand(n, "bias");
-  const Constant* b = l.F32Constant(bias);
-  if (!w || !scale || (bias != kNone && !b)) return l.Fail("a quantized linear whose weight, scales and bias are not constants");
-  const ValueId input = GetOperand(n, "input");
-  if (l.type(input).rank() < 2) return l.Fail("a quantized linear of a vector");
-  const bool nibbles = w->type.quant.bits == 4;
-  if (nibbles && l.type(input).dtype == DType::kF32) return l.Fail("a linear of f32 with 4-bit weights in blocks; it takes rows of i8 there");
-  const Dim columns = nibbles ? w->type.shape[1] * Dim(2) : w->type.shape[1];
-  const Id x = l.Operand(input);
-  const Id filter = l.QuantizedWeight(*w, *scale, Shape{w->type.shape[0], columns}, 0);
-  l.Bind(n.results[0], l.FullyConnected(x, filter, b ? l.Weight(*b) : kNoId));
-}
-
-void QuantizeDynamic(Lowering& l, const Node& n) {
-  if (l.type(n.operands[0]).rank() < 2) return l.Fail("a vector quantized at run time");
-  l.Bind(n.results[0], l.Convert(l.Operand(n.operands[0]), XnnType::PerRow(static_cast<int32_t>(GetAttr(n, "num_nonbatch_dims").Int(1)))));
-}
-
 void MatMul(Lowering& l, const Node& n) {
   const Id a = l.Operand(n.operands[0]);
   // A constant matrix is a linear's weight, packed once.
@@ -91,7 +69,7 @@ void Reduce(Lowering& l, const Node& n) {
     const Shape& s = l.shape(x);
     XnnNode node(Kind::XNNGlobalAvgPooling2d, {x});
     node.flags = kKeepDims;
-    const Id y = l.Emit(std::move(node), Shape{s[0], Dim(1), Dim(1), s[3]});
+    const Id y = l.Emit(std::move(node), Shape{s[0], Dim(1), Dim(1), s[3]}, l.TypeOf(n.results[0]));
     if (keep) return l.Bind(n.results[0], y, Order::kChannelsLast);
     return l.Bind(n.results[0], l.Reshape(y, result.shape));
   }
@@ -122,8 +100,6 @@ void Softmax(Lowering& l, const Node& n) {
 LowerFn FindAlgebra(OpId op) {
   switch (op) {
     case OpId::kLinear: return Linear;
-    case OpId::kQuantizedLinear: return QuantizedLinear;
-    case OpId::kQuantizeDynamic: return QuantizeDynamic;
     case OpId::kMatmul:
     case OpId::kBmm: return MatMul;
     case OpId::kMean:

@@ -15,7 +15,7 @@ void MapUnary(Lowering& l, const Node& n, F&& make) {
 
 template <Kind kKind>
 void Unary(Lowering& l, const Node& n) {
-  MapUnary(l, n, [&](Id x) { return l.Unary(kKind, x); });
+  MapUnary(l, n, [&](Id x) { return l.Unary(kKind, x, l.TypeOf(n.results[0])); });
 }
 
 void Reciprocal(Lowering& l, const Node& n) {
@@ -99,14 +99,14 @@ Pair BinaryOperands(Lowering& l, const Node& n) {
 template <Kind kKind>
 void Binary(Lowering& l, const Node& n) {
   const Pair p = BinaryOperands(l, n);
-  l.Bind(n.results[0], l.Binary(kKind, p.a, p.b), p.order);
+  l.Bind(n.results[0], l.Binary(kKind, p.a, p.b, l.TypeOf(n.results[0])), p.order);
 }
 
 template <Kind kKind>
 void AddSub(Lowering& l, const Node& n) {
   Pair p = BinaryOperands(l, n);
   if (const double alpha = GetAttr(n, "alpha").Number(1); alpha != 1) p.b = l.Mul(p.b, l.Number(alpha));
-  l.Bind(n.results[0], l.Binary(kKind, p.a, p.b), p.order);
+  l.Bind(n.results[0], l.Binary(kKind, p.a, p.b, l.TypeOf(n.results[0])), p.order);
 }
 
 void SiluMul(Lowering& l, const Node& n) {

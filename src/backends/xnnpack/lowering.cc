@@ -1,24 +1,14 @@
 #include "backends/xnnpack/lowering.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 
 namespace dovetail::xnnpack {
 namespace {
 
 constexpr size_t kMaxXnnRank = 6;
-// Weights below this are stored in the blob, where no table entry and alignment is spent on them.
-constexpr size_t kInlineBytes = 1024;
 
-std::vector<std::byte> BytesOf(const std::vector<float>& data) {
-  std::vector<std::byte> bytes(data.size() * sizeof(float));
-  std::memcpy(bytes.data(), data.data(), bytes.size());
-  return bytes;
-}
-
-Shape AtLeastOneDim(const Shape& s) { return s.empty() ? Shape{Dim(1)} : s; }
+}  // namespace
 
 std::vector<size_t> ChannelsLastOrder(size_t rank) {
   std::vector<size_t> perm = {0};
@@ -26,8 +16,6 @@ std::vector<size_t> ChannelsLastOrder(size_t rank) {
   perm.push_back(1);
   return perm;
 }
-
-}  // namespace
 
 Lowering::Lowering(const Module& module, const Graph& graph, Mode mode) : module_(module), graph_(graph), mode_(mode) {}
 
@@ -59,22 +47,33 @@ Id Lowering::NewConstant(Shape shape, XnnConstant c, XnnType type) {
 }
 
 // Of a value on the way into, inside or out of a region.
-XnnType Lowering::TypeOf(ValueId v) {
+XnnType Lowering::StoredType(ValueId v) {
   const TensorType& t = type(v);
   if (t.per_tensor() && t.dtype == DType::kI8) return XnnType::PerTensor(t.quant.scale, t.quant.zero_point);
-  if (t.quant.kind == QuantParams::Kind::kDynamic && graph_.producer_if(v, OpId::kQuantizeDynamic))
-    return XnnType::PerRow(static_cast<int32_t>(GetAttr(*graph_.producer(v), "num_nonbatch_dims").Int(1)));
-  if (t.dtype != DType::kF32) Fail(StrCat("a tensor of type ", Name(t.dtype), "; only f32 and quantized i8 are supported"));
+  if (t.quant.kind == QuantParams::Kind::kDynamic && graph_.producer_if(v, OpId::kQuantizeDynamic)) {
+    // Rows of more than one dim are those of a convolution, which has four dims in XNNPACK.
+    const int64_t row_dims = GetAttr(*graph_.producer(v), "num_nonbatch_dims").Int(1);
+    return XnnType::PerRow(row_dims > 1 ? 3 : 1);
+  }
+  if (t.dtype != DType::kF32 || t.quant.kind != QuantParams::Kind::kNone)
+    Fail(StrCat("a tensor of type ", t.ToString(), "; only f32, and i8 with one scale, are supported"));
   return {};
 }
 
 Id Lowering::Operand(ValueId v, Order order) {
-  if (auto it = bound_.find({v, order}); it != bound_.end()) return it->second;
+  const bool convert = in_f32_ && type(v).per_tensor();
+  auto& known = convert ? real_ : bound_;
+  if (auto it = known.find({v, order}); it != known.end()) return it->second;
   const TensorType& t = type(v);
-  const XnnType xnn_type = TypeOf(v);
+  const XnnType xnn_type = StoredType(v);
   Id id;
   if (const Constant* c = GetConstant(module_, graph_, v)) {
     id = ConstantOperand(v, *c, order);
+  } else if (convert) {
+    in_f32_ = false;
+    const Id integers = Operand(v, order);
+    in_f32_ = true;
+    id = Convert(integers, {});
   } else if (auto other = bound_.find({v, order == Order::kPlain ? Order::kChannelsLast : Order::kPlain}); other != bound_.end()) {
     id = order == Order::kPlain ? ToPlain(other->second) : ToChannelsLast(other->second);
   } else {
@@ -84,51 +83,18 @@ Id Lowering::Operand(ValueId v, Order order) {
     bound_[{v, Order::kPlain}] = id;
     if (order == Order::kChannelsLast) id = ToChannelsLast(id);
   }
-  bound_[{v, order}] = id;
+  known[{v, order}] = id;
   return id;
 }
 
-Id Lowering::ConstantOperand(ValueId v, const Constant& c, Order order) {
-  if (mode_ == Mode::kCheck) {
-    const Id id = NewValue(AtLeastOneDim(c.type.shape));
-    return order == Order::kChannelsLast ? ToChannelsLast(id) : id;
-  }
-  if (order == Order::kPlain) {
-    if (!c.data_known) Fail(StrCat("the data of constant '", c.name, "' are not known"));
-    XnnConstant data;
-    data.size = c.nbytes();
-    data.bytes.resize(data.size);
-    if (c.data_known) c.CopyTo(data.bytes.data());
-    return NewConstant(AtLeastOneDim(c.type.shape), std::move(data));
-  }
-  const Id plain = Operand(v, Order::kPlain);
-  const std::vector<size_t> perm = ChannelsLastOrder(shape(plain).rank());
-  std::vector<int64_t> sizes, strides(perm.size(), 1);
-  for (size_t i = perm.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * shape(plain)[i].value();
-  Shape last;
-  for (size_t p : perm) last.push_back(shape(plain)[p]);
-  const std::vector<std::byte> from = constants_[values_[plain].constant].bytes;
-  std::vector<std::byte> to(from.size());
-  std::vector<int64_t> at(perm.size(), 0);
-  for (size_t k = 0; k < to.size(); k += sizeof(float)) {
-    int64_t offset = 0;
-    for (size_t i = 0; i < perm.size(); ++i) offset += at[i] * strides[perm[i]];
-    std::memcpy(to.data() + k, from.data() + static_cast<size_t>(offset) * sizeof(float), sizeof(float));
-    for (size_t i = perm.size(); i-- > 0;) {
-      if (++at[i] < last[i].value()) break;
-      at[i] = 0;
-    }
-  }
-  const size_t size = to.size();
-  return NewConstant(last, {"", std::move(to), size});
-}
-
 bool Lowering::OnlyChannelsLast(ValueId v) const {
-  return bound_.contains({v, Order::kChannelsLast}) && !bound_.contains({v, Order::kPlain});
+  return bound_.contains({v, Order::kChannelsLast}) && !bound_.contains({v, Order::kPlain}) && !GetConstant(module_, graph_, v);
 }
 
 void Lowering::Bind(ValueId v, Id id, Order order) {
-  if (const XnnType want = TypeOf(v); !failed() && !(xnn_type(id) == want)) Fail(StrCat("its lowering gives another type than ", type(v).ToString()));
+  const XnnType want = StoredType(v);
+  if (in_f32_ && type(v).per_tensor()) id = Convert(id, want);
+  if (!failed() && !(xnn_type(id) == want)) Fail(StrCat("its lowering gives another type than ", type(v).ToString()));
   if (type(v).shape.empty()) Fail("a result without dims");
   if (!failed() && order == Order::kPlain && !(shape(id) == type(v).shape))
     Fail(StrCat("its lowering gives the shape [", shape(id).ToString(), "] for [", type(v).shape.ToString(), "]"));
@@ -141,93 +107,6 @@ void Lowering::BindInputs() {
     values_[id].external = static_cast<uint32_t>(i);
     Bind(graph_.inputs[i], id);
   }
-}
-
-Id Lowering::Number(double v) {
-  const float f = static_cast<float>(v);
-  if (auto it = numbers_.find(std::bit_cast<uint32_t>(f)); it != numbers_.end()) return it->second;
-  return numbers_[std::bit_cast<uint32_t>(f)] = Data(Shape{Dim(1)}, {f});
-}
-
-Id Lowering::Data(Shape shape, std::vector<float> data) {
-  const size_t size = data.size() * sizeof(float);
-  return NewConstant(shape, {"", BytesOf(data), size});
-}
-
-const Constant* Lowering::F32Constant(ValueId v) const {
-  if (v == kNone || type(v).dtype != DType::kF32) return nullptr;
-  return GetConstant(module_, graph_, v);
-}
-
-Id Lowering::Weight(const Constant& c) {
-  // Names of parameters are the user's: kept apart from keys that lowerings and the program choose.
-  const std::string key = "weight:" + c.name;
-  if (auto it = weights_.find(key); it != weights_.end()) return it->second;
-  if (mode_ == Mode::kCheck) return NewValue(c.type.shape);
-  return weights_[key] = NewConstant(c.type.shape, Stored(key, c));
-}
-
-Lowering::XnnConstant Lowering::Stored(const std::string& key, const Constant& c) {
-  if (!c.data_known) Fail(StrCat("the data of constant '", c.name, "' are not known"));
-  XnnConstant data;
-  data.size = c.nbytes();
-  if (data.size < kInlineBytes) {
-    data.bytes.resize(data.size);
-    if (c.data_known) c.CopyTo(data.bytes.data());
-  } else {
-    data.key = key;
-    shared_.push_back({key, &c, {}});
-  }
-  return data;
-}
-
-Id Lowering::QuantizedWeight(const Constant& weight, const Constant& scale, Shape shape, int channel_dim, std::string_view suffix,
-                             const std::function<std::vector<std::byte>()>& make) {
-  const std::string key = StrCat("weight:", weight.name, suffix);
-  if (auto it = weights_.find(key); it != weights_.end()) return it->second;
-  XnnType type;
-  type.channel_dim = channel_dim;
-  type.num_scales = static_cast<uint32_t>(scale.type.shape.numel().value());
-  if (weight.type.quant.bits == 4) {
-    type.datatype = xn::XNNDatatype::xnn_datatype_qbint4;
-    type.params = xn::XNNQuantParams::PerChannelGroupQuant;
-    type.block = weight.type.quant.block;
-    if (type.block % 32 != 0) Fail(StrCat("4-bit weights in blocks of ", type.block, "; it takes multiples of 32"));
-  } else {
-    type.datatype = xn::XNNDatatype::xnn_datatype_qcint8;
-    type.params = xn::XNNQuantParams::PerChannelQuant;
-  }
-  if (mode_ == Mode::kCheck) return NewValue(shape, type);
-  // The scales of one weight are constants of one value, so they need no table of their own.
-  type.scales = static_cast<uint32_t>(constants_.size());
-  constants_.push_back(Stored("weight:" + scale.name, scale));
-  XnnConstant data;
-  if (!make) {
-    data = Stored(key, weight);
-  } else {
-    data.bytes = make();
-    data.size = data.bytes.size();
-    if (data.size >= kInlineBytes) {
-      data.key = key;
-      shared_.push_back({key, nullptr, std::move(data.bytes)});
-      data.bytes.clear();
-    }
-  }
-  return weights_[key] = NewConstant(shape, std::move(data), type);
-}
-
-Id Lowering::Weight(std::string key, Shape shape, const std::function<std::vector<float>()>& make) {
-  if (auto it = weights_.find(key); it != weights_.end()) return it->second;
-  if (mode_ == Mode::kCheck) return NewValue(shape);
-  XnnConstant data;
-  data.bytes = BytesOf(make());
-  data.size = data.bytes.size();
-  if (data.size >= kInlineBytes) {
-    data.key = key;
-    shared_.push_back({key, nullptr, std::move(data.bytes)});
-    data.bytes.clear();
-  }
-  return weights_[key] = NewConstant(shape, std::move(data));
 }
 
 Id Lowering::Emit(XnnNode node, Shape shape, XnnType type) {
@@ -245,7 +124,7 @@ Id Lowering::Emit(XnnNode node, Shape shape, XnnType type) {
 
 Id Lowering::Convert(Id x, XnnType to) { return Emit(XnnNode(Kind::XNNConvert, {x}), shape(x), to); }
 
-Id Lowering::Unary(Kind kind, Id x) { return Emit(XnnNode(kind, {x}), shape(x)); }
+Id Lowering::Unary(Kind kind, Id x, XnnType type) { return Emit(XnnNode(kind, {x}), shape(x), type); }
 
 Id Lowering::Clamp(Id x, double min, double max) {
   if (!(min < max)) Fail("a clamp whose bounds are not in order");
@@ -255,21 +134,26 @@ Id Lowering::Clamp(Id x, double min, double max) {
     low = std::max(low, before->second.first);
     high = std::min(high, before->second.second);
   }
-  if (!(low < high)) return Binary(Kind::XNNMinimum, Binary(Kind::XNNMaximum, x, Number(min)), Number(max));
+  if (!(low < high)) {
+    const XnnType type = xnn_type(x);
+    const bool integers = type.datatype != xn::XNNDatatype::xnn_datatype_fp32;
+    const Id y = Binary(Kind::XNNMinimum, Binary(Kind::XNNMaximum, integers ? Convert(x, {}) : x, Number(min)), Number(max));
+    return integers ? Convert(y, type) : y;
+  }
   XnnNode node(Kind::XNNClamp, {x});
   node.ranged = true;
   node.min = static_cast<float>(min);
   node.max = static_cast<float>(max);
-  const Id y = Emit(std::move(node), shape(x));
+  const Id y = Emit(std::move(node), shape(x), xnn_type(x));
   ranges_[y] = {low, high};
   return y;
 }
 
-Id Lowering::Binary(Kind kind, Id a, Id b) {
+Id Lowering::Binary(Kind kind, Id a, Id b, XnnType type) {
   Result<Shape> out = Broadcast(shape(a), shape(b));
   if (!out.ok()) Fail(std::string(out.status().message()));
   const Shape result = out.ok() ? *out : shape(a);
-  return Emit(XnnNode(kind, {a, b}), result);
+  return Emit(XnnNode(kind, {a, b}), result, type);
 }
 
 Id Lowering::Softmax(Id x) { return Emit(XnnNode(Kind::XNNSoftmax, {x}), shape(x)); }
@@ -287,7 +171,7 @@ Id Lowering::Reshape(Id x, const Shape& to) {
   if (free > 1) Fail(StrCat("a view to [", to.ToString(), "]: at most one size may be symbolic"));
   XnnNode node(Kind::XNNStaticReshape, {x});
   node.a = std::move(sizes);
-  return Emit(std::move(node), to);
+  return Emit(std::move(node), to, xnn_type(x));
 }
 
 Id Lowering::Transpose(Id x, const std::vector<size_t>& perm) {
@@ -301,7 +185,7 @@ Id Lowering::Transpose(Id x, const std::vector<size_t>& perm) {
   if (identity) return x;
   XnnNode node(Kind::XNNStaticTranspose, {x});
   node.a.assign(perm.begin(), perm.end());
-  return Emit(std::move(node), to);
+  return Emit(std::move(node), to, xnn_type(x));
 }
 
 Id Lowering::Slice(Id x, size_t axis, int64_t start, int64_t length) {
@@ -315,7 +199,7 @@ Id Lowering::Slice(Id x, size_t axis, int64_t start, int64_t length) {
   XnnNode node(Kind::XNNStaticSlice, {x});
   node.a = std::move(offsets);
   node.b = std::move(sizes);
-  return Emit(std::move(node), to);
+  return Emit(std::move(node), to, xnn_type(x));
 }
 
 Id Lowering::Concat(std::vector<Id> parts, size_t axis) {
@@ -331,7 +215,7 @@ Id Lowering::Concat(std::vector<Id> parts, size_t axis) {
       to[axis] = to[axis] + shape(parts[i])[axis];
     }
     node.axis = static_cast<int32_t>(axis);
-    const Id joined = Emit(std::move(node), to);
+    const Id joined = Emit(std::move(node), to, xnn_type(parts[0]));
     parts.erase(parts.begin() + 1, parts.begin() + static_cast<std::ptrdiff_t>(count));
     parts[0] = joined;
   }
@@ -345,15 +229,15 @@ Id Lowering::Pad(Id x, const std::vector<uint32_t>& before, const std::vector<ui
   node.a = before;
   node.b = after;
   node.number = static_cast<float>(value);
-  return Emit(std::move(node), to);
+  return Emit(std::move(node), to, xnn_type(x));
 }
 
-Id Lowering::FullyConnected(Id x, Id filter, Id bias, uint32_t flags) {
+Id Lowering::FullyConnected(Id x, Id filter, Id bias, uint32_t flags, XnnType type) {
   Shape to = shape(x);
   to[to.rank() - 1] = shape(filter)[flags & kTransposeWeights ? 1 : 0];
   XnnNode node(Kind::XNNFullyConnected, {x, filter, bias});
   node.flags = flags;
-  return Emit(std::move(node), to);
+  return Emit(std::move(node), to, type);
 }
 
 Id Lowering::MatMul(Id a, Id b, bool transpose_b) {

@@ -78,6 +78,11 @@ struct XnnNode {
   float min = -kInfinity, max = kInfinity;  // if ranged
 };
 
+// XNNPACK has no tensor without dims.
+inline Shape AtLeastOneDim(const Shape& s) { return s.empty() ? Shape{Dim(1)} : s; }
+// Where each dim of a tensor with channels last stands in plain order.
+std::vector<size_t> ChannelsLastOrder(size_t rank);
+
 class Lowering {
  public:
   enum class Mode : uint8_t { kCheck, kEmit };
@@ -91,6 +96,13 @@ class Lowering {
   void Fail(std::string reason);
   bool failed() const { return !reason_.empty(); }
   Status status() const { return failed() ? Unsupported("XNNPACK: ", reason_) : OkStatus(); }
+
+  // What a per_tensor value is while a node is lowered. Off, its integers. On, the real numbers they stand for: operands are converted to
+  // f32 (a value once, however many nodes read it so; a constant while compiling) and what is bound is rounded to the value's type.
+  void set_in_f32(bool on) { in_f32_ = on; }
+  bool in_f32() const { return in_f32_; }
+  // Of a value, as its operand has it and as what is bound to it must be.
+  XnnType TypeOf(ValueId v) { return in_f32_ && type(v).per_tensor() ? XnnType() : StoredType(v); }
 
   // Values. An operand is a tensor of the region or a constant, which becomes static data that is read when the graph runs.
   Id Operand(ValueId v, Order order = Order::kPlain);
@@ -112,13 +124,18 @@ class Lowering {
   // given, writes the integers in the order of that shape (stored under key + suffix), else they are the constant's as they are.
   Id QuantizedWeight(const Constant& weight, const Constant& scale, Shape shape, int channel_dim, std::string_view suffix = {},
                      const std::function<std::vector<std::byte>()>& make = nullptr);
+  // The bias of a filter with `scale` for an input of i8 per_tensor: i32 in units of input_scale * scale. kNoId without a bias.
+  Id QuantizedBias(const Constant* bias, const Constant& scale, float input_scale);
+  // A constant's elements in row-major order, and the same of type f32. Without data it fails.
+  std::vector<std::byte> DataOf(const Constant& c);
+  std::vector<float> FloatsOf(const Constant& c);
   // The constant that `v` is, if it is of type f32; else null.
   const Constant* F32Constant(ValueId v) const;
 
-  // Nodes.
-  Id Unary(Kind kind, Id x);
+  // Nodes. Where no type is given the result is f32; clamps and whatever only moves elements give the type they take.
+  Id Unary(Kind kind, Id x, XnnType type = {});
   Id Clamp(Id x, double min, double max);
-  Id Binary(Kind kind, Id a, Id b);
+  Id Binary(Kind kind, Id a, Id b, XnnType type = {});
   Id Add(Id a, Id b) { return Binary(Kind::XNNAdd, a, b); }
   Id Mul(Id a, Id b) { return Binary(Kind::XNNMultiply, a, b); }
   Id Softmax(Id x);                   // over the last dim
@@ -127,7 +144,7 @@ class Lowering {
   Id Slice(Id x, size_t axis, int64_t start, int64_t length);
   Id Concat(std::vector<Id> parts, size_t axis);
   Id Pad(Id x, const std::vector<uint32_t>& before, const std::vector<uint32_t>& after, double value);
-  Id FullyConnected(Id x, Id filter, Id bias, uint32_t flags = 0);
+  Id FullyConnected(Id x, Id filter, Id bias, uint32_t flags = 0, XnnType type = {});
   Id MatMul(Id a, Id b, bool transpose_b);  // batch dims of 1 broadcast
   // `shape` is the result's. For the kinds without a function above.
   Id Emit(XnnNode node, Shape shape, XnnType type = {});
@@ -162,7 +179,8 @@ class Lowering {
   Id NewConstant(Shape shape, XnnConstant c, XnnType type = {});
   // A constant's bytes, inline when small, else the program's shared data under `key`.
   XnnConstant Stored(const std::string& key, const Constant& c);
-  XnnType TypeOf(ValueId v);
+  XnnConstant Stored(const std::string& key, std::vector<std::byte> bytes);
+  XnnType StoredType(ValueId v);
   Id ConstantOperand(ValueId v, const Constant& c, Order order);
   std::vector<uint32_t> Sizes(const Shape& shape);
   Result<std::vector<std::byte>> Serialize(uint32_t num_inputs, uint32_t num_outputs);
@@ -175,6 +193,8 @@ class Lowering {
   std::vector<XnnNode> nodes_;
   std::vector<XnnConstant> constants_{1};  // entry 0 is reserved
   std::map<std::pair<ValueId, Order>, Id> bound_;
+  bool in_f32_ = false;
+  std::map<std::pair<ValueId, Order>, Id> real_;  // of per_tensor values, in f32
   std::map<uint64_t, Id> numbers_;
   std::map<Id, std::pair<double, double>> ranges_;  // of what a chain of clamps gives, as XNNPACK fuses it
   std::map<std::string, Id, std::less<>> weights_;
@@ -185,11 +205,17 @@ class Lowering {
 using LowerFn = void (*)(Lowering&, const Node&);
 LowerFn FindLowering(OpId op);
 
+// Lowers a node for which there is a function: on integers where its types are per_tensor and XNNPACK has that (static_form.cc), else in f32.
+void LowerNode(Lowering& l, const Node& n);
+// Whether XNNPACK computes the node on integers with a scale for the whole tensor.
+bool HasStaticForm(Lowering& l, const Node& n);
+
 // By file.
 LowerFn FindElementwise(OpId op);  // lower_elementwise.cc
 LowerFn FindMovement(OpId op);     // lower_movement.cc
 LowerFn FindAlgebra(OpId op);      // lower_algebra.cc: linear, matmul, reductions, rms_norm, softmax
 LowerFn FindAttention(OpId op);    // lower_attention.cc: attention, rope
-LowerFn FindSpatial(OpId op);      // lower_spatial.cc: convolution, pooling
+LowerFn FindSpatial(OpId op);      // lower_spatial.cc: convolution, quantized_convolution, pooling
+LowerFn FindQuantized(OpId op);    // lower_quantized.cc: quantized_linear, quantize, dequantize, quantize_dynamic
 
 }  // namespace dovetail::xnnpack

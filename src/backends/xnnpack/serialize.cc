@@ -82,7 +82,7 @@ Result<LoweredRegion> Lowering::Finish() {
   for (uint32_t i = 0; i < num_outputs; ++i) {
     Id id = Operand(graph_.outputs[i]);
     // What is an argument or a constant already must be copied to be an output too.
-    if (values_[id].external != kNoId || values_[id].constant != 0) id = Unary(Kind::XNNCopy, id);
+    if (values_[id].external != kNoId || values_[id].constant != 0) id = Unary(Kind::XNNCopy, id, xnn_type(id));
     values_[id].external = num_inputs + i;
     values_[id].output = true;
   }
