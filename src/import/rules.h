@@ -15,7 +15,7 @@ struct Rule {
   RuleFn apply;
 };
 
-extern const std::span<const Rule> kElementwiseRules, kViewRules, kReductionRules, kCreationRules, kNeuralRules, kIndexingRules, kInPlaceRules;
+extern const std::span<const Rule> kElementwiseRules, kViewRules, kReductionRules, kCreationRules, kNeuralRules, kIndexingRules, kInPlaceRules, kQuantizedRules;
 
 // In this order:
 //  - a rule of the tables;
