@@ -11,6 +11,7 @@
 #include "import/import.h"
 #include "ir/verifier.h"
 #include "passes/passes.h"
+#include "quant/stored_layers.h"
 
 namespace dovetail {
 namespace {
@@ -75,6 +76,7 @@ Status RunNamed(std::string_view pass, Module& module) { return RunPass(*FindPas
 
 Result<Module> Prepare(const std::string& input, const CompileOptions& options, const std::vector<const Backend*>& backends, CompileReport& report) {
   DT_ASSIGN_OR_RETURN(Module module, ImportAndOptimize(input, options));
+  ReportQuantizedLayers(module, report.quantize);  // those that come quantized; they stay as they are
   if (options.quantize.scheme || options.quantize.int8_states) {
     if (Status s = Quantize(module, options.quantize, report.quantize); !s.ok()) return std::move(s).While(StrCat("quantizing '", input, "'"));
   }

@@ -66,7 +66,8 @@ Status Archive::ReadConfig(std::string_view folder, std::string_view config_suff
     if (pickled)
       return Unsupported("tensor '", name,
                          "' is stored as a Python pickle, which only Python can read (a tensor subclass, or an object of a script or opaque type); "
-                         "replace it by a plain tensor before the export, and save again with torch 2.10 or newer");
+                         "of a model quantized by torchao's quantize_, call torchao.utils.unwrap_tensor_subclass(model) before torch.export.export; "
+                         "else replace it by a plain tensor, and save again with torch 2.10 or newer");
     StoredTensor tensor;
     DT_ASSIGN_OR_RETURN(const std::string_view file, GetString(entry, "path_name", where));
     DT_ASSIGN_OR_RETURN(const JsonElement meta, Get(entry, "tensor_meta", where));

@@ -300,6 +300,16 @@ ValueId Call::ScalarTensor(const Attr& value, DType dtype) {
   return v;
 }
 
+ValueId Call::Number(std::string_view name, DType dtype) {
+  if (IsTensor(name)) return Convert(Tensor(name), dtype);
+  const Arg* arg = Require(name);
+  if (!arg) return kNone;
+  if (arg->type != ArgType::kSymOther) return ScalarTensor(Scalar(name), dtype);
+  if (auto it = context_.numbers.find(arg->text); it != context_.numbers.end()) return Convert(it->second, dtype);
+  Fail(Unsupported("the symbolic number '", arg->text, "', which is no element of a tensor"));
+  return kNone;
+}
+
 ValueId Call::Binary(OpId op, ValueId a, ValueId b, DType dtype) {
   if (dtype == DType::kNone) dtype = PromoteOperands(type(a), type(b));
   return Emit(op, {Convert(a, dtype), Convert(b, dtype)});

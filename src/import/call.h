@@ -26,6 +26,7 @@ struct ImportContext {
   std::unordered_map<std::string_view, TensorId> tensors = {};        // by name; kNone: made by a node that failed
   std::set<std::string, std::less<>> input_symbols = {};              // of the inputs' shapes
   std::map<std::string, ValueId, std::less<>> items = {};             // unbacked symbols: the tensor whose element they are, i64[]
+  std::map<std::string, ValueId, std::less<>> numbers = {};           // floats that are a tensor's element, by their names in the file
   std::map<std::string, ValueId> splats = {};                         // constants of one element, by type and value
 };
 
@@ -86,6 +87,8 @@ class Call {
   ValueId Reshape(ValueId v, std::vector<Dim> sizes);
   // A Scalar as a tensor of rank 0; a symbolic one, also one that is a tensor's element.
   ValueId ScalarTensor(const Attr& value, DType dtype);
+  // An argument that is a number, or a tensor, or the element of one: as a tensor of `dtype`; of rank 0 unless it is a tensor.
+  ValueId Number(std::string_view name, DType dtype);
   // An operator of two operands that must have one dtype: `dtype`, or the promoted one.
   ValueId Binary(OpId op, ValueId a, ValueId b, DType dtype = DType::kNone);
   const Constant* GetConstant(ValueId v) const;

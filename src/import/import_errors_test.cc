@@ -185,6 +185,7 @@ TEST(FileErrors, DamagedContents) {
                        "save the model again with torch 2.10 or newer"));
   EXPECT_TRUE(Contains(ErrorOfChanged("state_init", "_constants_config.json", "\"use_pickle\": false", "\"use_pickle\": true"),
                        "is stored as a Python pickle"));
+  EXPECT_TRUE(Contains(ErrorOf("quantized/ao_8da4w_subclass"), "call torchao.utils.unwrap_tensor_subclass(model) before torch.export.export"));
   const Bytes without_data = Repacked("state_init", [](std::string& name, std::string&) { return name.find("/tensor_") == std::string::npos; });
   EXPECT_TRUE(Contains(ErrorOfBytes(without_data), "the archive has no member 'archive/data/constants/tensor_0'"));
   EXPECT_TRUE(Contains(ErrorOfBytes(Repacked("state_init", [](std::string& name, std::string& content) {
@@ -253,7 +254,9 @@ TEST(ModelErrors, OperatorsThatAreNoneOfTorchs) {
   EXPECT_TRUE(Contains(ErrorOfTarget("torch.ops.my_library.solve.default"),
                        "operator my_library.solve.default is not supported; rewrite this line with torch's own operators"));
   EXPECT_TRUE(Contains(ErrorOfTarget("torch.ops.higher_order.cond"), "compute both sides and choose with torch.where"));
-  EXPECT_TRUE(Contains(ErrorOfTarget("torch.ops.quantized_decomposed.dequantize_per_tensor.default"), "export the model in float"));
+  EXPECT_TRUE(Contains(ErrorOfTarget("torch.ops.quantized_decomposed.embedding_4bit.default"),
+                       "operator quantized_decomposed.embedding_4bit.default is not supported; of models quantized in PyTorch, those of prepare_pt2e/convert_pt2e"));
+  EXPECT_TRUE(Contains(ErrorOfTarget("torch.ops.torchao.solve.default"), "else export the model in float and let `dovetail compile --quantize` quantize it"));
 }
 
 TEST(ModelErrors, TrainingMode) {

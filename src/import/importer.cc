@@ -28,7 +28,9 @@ std::string_view WayOut(std::string_view target) {
   if (target.starts_with("aten."))
     return "program.run_decompositions() before saving may replace it, else rewrite this line with operators that `dovetail ops` lists";
   if (target.starts_with("higher_order.")) return "a branch or loop must not depend on a tensor's contents: compute both sides and choose with torch.where";
-  if (target.starts_with("quantized_decomposed.") || target.starts_with("torchao.")) return "export the model in float, as it was before it was quantized";
+  if (target.starts_with("quantized_decomposed.") || target.starts_with("torchao."))
+    return "of models quantized in PyTorch, those of prepare_pt2e/convert_pt2e and of torchao's int8 and intx configurations can be imported; "
+           "else export the model in float and let `dovetail compile --quantize` quantize it";
   return "rewrite this line with torch's own operators, those that `dovetail ops` lists";
 }
 
@@ -142,7 +144,13 @@ void Importer::ImportNode(const FxNode& node) {
 
 // The element may be a position; see Call::SymIntOrItem. As a size it is refused where it is used.
 void Importer::ImportItem(const FxNode& node, Call& call) {
-  if (node.outputs.size() != 1 || node.outputs[0].type != ArgType::kSymInt) return;
+  if (node.outputs.size() != 1) return;
+  if (node.outputs[0].type == ArgType::kSymOther) {
+    const ValueId v = call.Reshape(call.Tensor("self"), {});
+    if (call.ok()) context_.numbers.insert_or_assign(std::string(node.outputs[0].text), v);
+    return;  // where it cannot be used as a number, its use is refused
+  }
+  if (node.outputs[0].type != ArgType::kSymInt) return;
   auto d = program_.SymInt(node.outputs[0].text);
   if (!d.ok()) return Report(std::move(d).status(), node);
   if (d->symbol().empty() || context_.input_symbols.contains(d->symbol())) return;

@@ -15,7 +15,7 @@ struct Rule {
   RuleFn apply;
 };
 
-extern const std::span<const Rule> kElementwiseRules, kViewRules, kReductionRules, kCreationRules, kNeuralRules, kIndexingRules, kInPlaceRules, kRecurrentRules;
+extern const std::span<const Rule> kElementwiseRules, kViewRules, kReductionRules, kCreationRules, kNeuralRules, kIndexingRules, kInPlaceRules, kRecurrentRules, kQuantizedRules;
 
 // In this order:
 //  - a rule of the tables;

@@ -72,6 +72,9 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   if (!type.shape.is_constant()) return Replacement();
   for (ValueId v : n.operands)
     if (v != kNone && !(GetConstant(c.module, g, v) && GetConstant(c.module, g, v)->data_known)) return Replacement();
+  // The reference kernel of such a node takes real numbers.
+  const auto quantized = [&](ValueId v) { return v != kNone && g.type(v).per_tensor(); };
+  if (!ComputesOnIntegers(n.op) && (type.per_tensor() || std::any_of(n.operands.begin(), n.operands.end(), quantized))) return Replacement();
   for (const Attr& a : n.attrs) {
     if (const Dim* d = a.get<Dim>(); d && !d->is_constant()) return Replacement();
     for (Dim d : a.Dims())
@@ -86,11 +89,13 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
       return Replacement(std::vector<ValueId>{c.builder.Const(static_cast<uint32_t>(c.module.constants.size() - 1))});
     }
   }
-  if (type.shape.numel().value() > kMaxFoldedBytes) return Replacement();
+  // Weights that recover_quantized left: computed here, whatever their size, and not in every call.
+  const bool weight = n.op == OpId::kDequantizeAffine || n.op == OpId::kDequantize;
+  if (!weight && type.shape.numel().value() > kMaxFoldedBytes) return Replacement();
   int64_t bytes = type.shape.numel().value() * static_cast<int64_t>(ByteSize(type.dtype));
   for (ValueId v : n.operands)
     if (v != kNone) bytes = std::max(bytes, static_cast<int64_t>(GetConstant(c.module, g, v)->nbytes()));
-  if (bytes > kMaxFoldedBytes) return Replacement();
+  if (!weight && bytes > kMaxFoldedBytes) return Replacement();
   std::vector<OwnedTensor> operands;
   std::vector<TensorView> inputs;
   for (ValueId v : n.operands) {

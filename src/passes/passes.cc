@@ -7,6 +7,7 @@ namespace {
 
 constexpr Pass kCore[] = {
     {"canonicalize", Canonicalize, "exports are full of views of views and casts to the same dtype; every pattern below is written without them"},
+    {"recover_quantized", RecoverQuantized, "before fold_constants, which would make floats of integer weights, and before patterns that a dequantize hides"},
     {"fold_constants", FoldConstants, "weights behind a permute or cast become strided constants, small arithmetic on constants becomes data"},
     {"fuse_linear", FuseLinear, "decomposed exports spell linear as view, mm, view, add; needs the constants folded"},
     {"fold_batch_norm", FoldBatchNorm, "the scale and shift after a convolution go into its weights"},

@@ -23,6 +23,7 @@ const Pass* FindPass(std::string_view name);
 Status RunPass(const Pass& pass, Module& module);
 
 Status Canonicalize(Module& module);
+Status RecoverQuantized(Module& module);
 Status FoldConstants(Module& module);
 Status FuseLinear(Module& module);
 Status FoldBatchNorm(Module& module);

@@ -39,6 +39,9 @@ Status RemoveCommonNodes(Module& module) {
       if ((GetOp(n.op).traits & kStructural) && n.op != OpId::kConst) return Replacement();
       std::string attrs;
       for (const Attr& a : n.attrs) attrs += a.ToString() + ";";
+      // The declared quantization of a result is a part of what the node computes.
+      for (ValueId v : n.results)
+        if (c.graph.type(v).per_tensor()) attrs += c.graph.type(v).ToString() + ";";
       auto [it, inserted] = seen.try_emplace({n.op, n.ref, n.operands, std::move(attrs)}, n.results);
       if (inserted) return Replacement();
       return Replacement(it->second);
