@@ -81,8 +81,14 @@ def pt2e(module: nn.Module, args: tuple[Tensor, ...], calibration: Iterable[tupl
 # Ours.
 
 
-def dovetail(source: Path, calls: list[tuple[Tensor, ...]], flags: list[str], calibration: list[tuple[Tensor, ...]] = (), keep: Callable = lambda x: x) -> list:
-    """The first output of each call of the compiled program, or what `keep` makes of it. Calls run one by one, so that large outputs are never all on disk."""
+Calls = Iterable[tuple[Tensor, ...]]
+
+
+def dovetail(source: Path, calls: Calls, flags: list[str], calibration: Calls = (), keep: Callable = lambda x: x) -> list:
+    """The first output of each call of the compiled program, or what `keep` makes of it.
+
+    Calls run one by one, each on a fresh instance, so that large outputs are never all on disk.
+    """
     binary = os.environ.get("DOVETAIL") or str(ROOT / "build/release/bin/dovetail")
 
     def save(path: Path, args: tuple[Tensor, ...]) -> None:
@@ -95,11 +101,15 @@ def dovetail(source: Path, calls: list[tuple[Tensor, ...]], flags: list[str], ca
             for index, args in enumerate(calibration):
                 save(folder / "calibration" / f"{index:03}.npz", args)
             flags = [*flags, "--calibrate", str(folder / "calibration")]
-        subprocess.run([binary, "compile", source, "-o", folder / "model.pte", *flags], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+        def call(*command: object) -> None:
+            subprocess.run([binary, *map(str, command)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+        call("compile", source, "-o", folder / "model.pte", *flags)
         results = []
         for args in calls:
             save(folder / "call.npz", args)
-            subprocess.run([binary, "run", folder / "model.pte", folder / "call.npz", "-o", folder / "out"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            call("run", folder / "model.pte", folder / "call.npz", "-o", folder / "out")
             with np.load(folder / "out" / "call.npz") as arrays:
                 results.append(keep(torch.from_numpy(arrays["output_0"])))
         return results
@@ -111,7 +121,7 @@ def exported(module: nn.Module, args: tuple[Tensor, ...], name: str, dynamic_sha
     return path
 
 
-# The models: each has peers(), which yields (name, figures), and ours().
+# The models: each has peers(), which yields names and figures, and ours(), which yields names and functions that give the figures.
 
 
 class SmolLM2:
@@ -159,7 +169,10 @@ class SmolLM2:
         llama.CACHE_WRITERS["index_put"] = write_in_8_bits
         yield "eager float, cache in 8 bits by row", self.of(module)
         llama.CACHE_WRITERS["index_put"] = plain
-        embeddings = {"4": IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32)), "8": IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=PerAxis(0))}
+        embeddings = {
+            "4": IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32)),
+            "8": IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=PerAxis(0)),
+        }
         for name, config in torchao_configs().items():
             yield f"{name}, head in float", self.of(quantized(untied, config, lambda m, n: is_linear(m, n) and n != "lm_head"))
             with_head = quantized(untied, config, is_linear)
@@ -171,9 +184,12 @@ class SmolLM2:
         source = self.zoo / "smollm2_all_logits.pt2"
         for flags in (["--quantize", "none"], *(["--quantize", scheme] for scheme in SCHEMES), ["--state", "int8"],
                       ["--quantize", "int8-dynamic", "--state", "int8"], ["--quantize", "int4", "--state", "int8"]):  # fmt: skip
-            windows = iter(self.windows)
-            losses = dovetail(source, self.calls, flags, keep=lambda logits: self.loss(logits, next(windows)))
-            yield f"dovetail {' '.join(flags)}", self.perplexity(losses)
+
+            def run(flags: list[str] = flags) -> Figures:
+                windows = iter(self.windows)
+                return self.perplexity(dovetail(source, self.calls, flags, keep=lambda logits: self.loss(logits, next(windows))))
+
+            yield f"dovetail {' '.join(flags)}", run
 
 
 class MiniLM:
@@ -198,9 +214,9 @@ class MiniLM:
         batch, length = Dim("batch", min=1, max=8), Dim("seq", min=2, max=128)
         example = (torch.ones(2, 9, dtype=torch.long), torch.ones(2, 9, dtype=torch.long))
         source = exported(self.module, example, "minilm", ({0: batch, 1: length}, {0: batch, 1: length}))
-        for scheme in ("none", *SCHEMES):
-            yield f"dovetail --quantize {scheme}", self.of(dovetail(source, self.calls, ["--quantize", scheme]))
-        yield "dovetail --quantize int8", self.of(dovetail(source, self.calls, ["--quantize", "int8"], calibration=self.calls[::4]))
+        for scheme in ("none", "int8", *SCHEMES):
+            calibration = self.calls[::4] if scheme == "int8" else []
+            yield f"dovetail --quantize {scheme}", lambda s=scheme, c=calibration: self.of(dovetail(source, self.calls, ["--quantize", s], c))
 
 
 def sqnr(got: Tensor, want: Tensor) -> float:
@@ -226,10 +242,9 @@ class MobileNet:
 
     def ours(self):
         source = exported(self.module, self.calls[0], "mobilenet")
-        yield "dovetail --quantize none", self.of(dovetail(source, self.calls, ["--quantize", "none"]))
-        yield "dovetail --quantize int8", self.of(dovetail(source, self.calls, ["--quantize", "int8"], calibration=self.calibration))
-        for scheme in ("int8-dynamic", "int8-weight-only"):
-            yield f"dovetail --quantize {scheme}", self.of(dovetail(source, self.calls, ["--quantize", scheme]))
+        for scheme in ("none", "int8", "int8-dynamic", "int8-weight-only"):
+            calibration = self.calibration if scheme == "int8" else []
+            yield f"dovetail --quantize {scheme}", lambda s=scheme, c=calibration: self.of(dovetail(source, self.calls, ["--quantize", s], c))
 
 
 class Digits:
@@ -247,7 +262,8 @@ class Digits:
     def ours(self):
         source, call = ROOT / "tests" / "fixtures" / "digits_cnn_trained.pt2", [(self.pictures,)]
         for scheme in ("none", "int8", *SCHEMES):
-            yield f"dovetail --quantize {scheme}", self.of(dovetail(source, call, ["--quantize", scheme], self.calibration if scheme == "int8" else ())[0])
+            calibration = self.calibration if scheme == "int8" else []
+            yield f"dovetail --quantize {scheme}", lambda s=scheme, c=calibration: self.of(dovetail(source, call, ["--quantize", s], c)[0])
 
 
 MODELS = {"smollm2": SmolLM2, "minilm": MiniLM, "mobilenet": MobileNet, "digits": Digits}
@@ -288,13 +304,12 @@ def main() -> int:
             for label, figures in peers[name].items():
                 add(name, label, figures)
         if not options.peers_only:
-            try:
-                for label, figures in model.ours():
-                    add(name, label, figures)
-            except subprocess.CalledProcessError as error:
-                failed = True
-                message = error.stderr if isinstance(error.stderr, str) else (error.stderr or b"").decode()
-                print(f"{name}: {' '.join(map(str, error.cmd))}: {message.strip()}", file=sys.stderr)
+            for label, run in model.ours():
+                try:
+                    add(name, label, run())
+                except subprocess.CalledProcessError as error:
+                    failed = True
+                    print(f"{name:10} {label}: {error.stderr.strip()}", file=sys.stderr)
     if options.json:
         print(json.dumps([{"model": model, "name": name, **figures} for model, name, figures in rows], indent=2))
     return 1 if failed else 0
