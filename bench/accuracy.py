@@ -5,7 +5,7 @@
 Prints one table. Rows named "dovetail ..." are compiled and run by this project's command line; the others are PyTorch: the float model in eager mode,
 torchao's quantize_ in eager mode, and PT2E with ExecuTorch's XNNPACKQuantizer, the converted program run in eager mode. Peers are computed once
 and kept in build/bench/accuracy_peers.json (--fresh computes them again). What is measured:
-  smollm2    perplexity of a text (accuracy_models.py says which) in windows of 255 tokens without overlap
+  smollm2    perplexity of a text (accuracy_models.py says which) in windows of 255 tokens without overlap (--windows of them)
   minilm     cosine of the embeddings of 20 sentences with the float model's: the mean, the least
   mobilenet  on 8 pictures that calibration did not see: how often the first class is the float model's, SQNR of all logits in dB
   digits     share of the 360 test pictures whose digit is right
@@ -125,14 +125,14 @@ def exported(module: nn.Module, args: tuple[Tensor, ...], name: str, dynamic_sha
 
 
 class SmolLM2:
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         from tokenizers import Tokenizer
 
         self.zoo = ROOT / "build" / "zoo"
         text, self.digest = models.text()
         ids = Tokenizer.from_file(str(self.zoo / "smollm2_all_logits.tokenizer.json")).encode(text, add_special_tokens=False).ids
-        starts = range(0, min(len(ids) - models.WINDOW, models.WINDOW * models.WINDOWS) + 1, models.WINDOW)
-        self.windows = [torch.tensor([ids[start : start + models.WINDOW]]) for start in list(starts)[: models.WINDOWS]]
+        starts = range(0, len(ids) - models.WINDOW + 1, models.WINDOW)
+        self.windows = [torch.tensor([ids[start : start + models.WINDOW]]) for start in list(starts)[:count]]
         self.calls = [(window, torch.arange(window.shape[1])) for window in self.windows]
 
     @staticmethod
@@ -274,6 +274,7 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(MODELS), help="models, separated by commas")
     parser.add_argument("--peers-only", action="store_true", help="leave out what the command line compiles")
     parser.add_argument("--fresh", action="store_true", help="compute the peers again")
+    parser.add_argument("--windows", type=int, default=8, help="of text for smollm2 (8)")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -292,16 +293,17 @@ def main() -> int:
     for name in options.only.split(","):
         if name not in MODELS:
             parser.error(f"no model {name}; there are {', '.join(MODELS)}")
-        model = MODELS[name]()
-        if name not in peers:
+        model = SmolLM2(options.windows) if name == "smollm2" else MODELS[name]()
+        kept = f"smollm2, {options.windows} windows" if name == "smollm2" else name
+        if kept not in peers:
             found = {}
             for label, figures in model.peers():
                 found[label] = figures
                 add(name, label, figures)
-            peers[name] = found
+            peers[kept] = found
             cache.write_text(json.dumps(peers, indent=2))
         else:
-            for label, figures in peers[name].items():
+            for label, figures in peers[kept].items():
                 add(name, label, figures)
         if not options.peers_only:
             for label, run in model.ours():

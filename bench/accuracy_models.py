@@ -21,7 +21,7 @@ WHEELS = FOLDER / "wheels"
 # SmolLM2 reads this text. It is prose with a few examples of code, and lies in an installed package.
 TEXT_PACKAGE, TEXT_FILE = "scikit-learn", "sklearn/datasets/descr/twenty_newsgroups.rst"
 TEXT_SHA256 = "67979f1b8fa67444f81f8b17802b77ec81cbd3c114cca6e7b9c075f74a3f183f"  # of scikit-learn 1.9.1
-WINDOW, WINDOWS = 255, 8  # the exported program's cache has 256 positions
+WINDOW = 255  # the exported program's cache has 256 positions
 
 SENTENCES = [
     "A cat sits on the mat.", "A kitten rests on a rug.", "Stock prices fell sharply today.", "The central bank raised interest rates.",
