@@ -5,7 +5,7 @@
 Prints one table. Rows named "dovetail ..." are compiled and run by this project's command line; the others are PyTorch: the float model in eager mode,
 torchao's quantize_ in eager mode, and PT2E with ExecuTorch's XNNPACKQuantizer, the converted program run in eager mode. Peers are computed once
 and kept in build/bench/accuracy_peers.json (--fresh computes them again). What is measured:
-  smollm2    perplexity of a text (accuracy_models.py says which) in windows of 255 tokens without overlap
+  smollm2    perplexity of a text (accuracy_models.py says which) in windows of 255 tokens without overlap (--windows of them)
   minilm     cosine of the embeddings of 20 sentences with the float model's: the mean, the least
   mobilenet  on 8 pictures that calibration did not see: how often the first class is the float model's, SQNR of all logits in dB
   digits     share of the 360 test pictures whose digit is right
@@ -81,8 +81,14 @@ def pt2e(module: nn.Module, args: tuple[Tensor, ...], calibration: Iterable[tupl
 # Ours.
 
 
-def dovetail(source: Path, calls: list[tuple[Tensor, ...]], flags: list[str], calibration: list[tuple[Tensor, ...]] = (), keep: Callable = lambda x: x) -> list:
-    """The first output of each call of the compiled program, or what `keep` makes of it. Calls run one by one, so that large outputs are never all on disk."""
+Calls = Iterable[tuple[Tensor, ...]]
+
+
+def dovetail(source: Path, calls: Calls, flags: list[str], calibration: Calls = (), keep: Callable = lambda x: x) -> list:
+    """The first output of each call of the compiled program, or what `keep` makes of it.
+
+    Calls run one by one, each on a fresh instance, so that large outputs are never all on disk.
+    """
     binary = os.environ.get("DOVETAIL") or str(ROOT / "build/release/bin/dovetail")
 
     def save(path: Path, args: tuple[Tensor, ...]) -> None:
@@ -95,11 +101,15 @@ def dovetail(source: Path, calls: list[tuple[Tensor, ...]], flags: list[str], ca
             for index, args in enumerate(calibration):
                 save(folder / "calibration" / f"{index:03}.npz", args)
             flags = [*flags, "--calibrate", str(folder / "calibration")]
-        subprocess.run([binary, "compile", source, "-o", folder / "model.pte", *flags], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+        def call(*command: object) -> None:
+            subprocess.run([binary, *map(str, command)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+        call("compile", source, "-o", folder / "model.pte", *flags)
         results = []
         for args in calls:
             save(folder / "call.npz", args)
-            subprocess.run([binary, "run", folder / "model.pte", folder / "call.npz", "-o", folder / "out"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            call("run", folder / "model.pte", folder / "call.npz", "-o", folder / "out")
             with np.load(folder / "out" / "call.npz") as arrays:
                 results.append(keep(torch.from_numpy(arrays["output_0"])))
         return results
@@ -111,18 +121,18 @@ def exported(module: nn.Module, args: tuple[Tensor, ...], name: str, dynamic_sha
     return path
 
 
-# The models: each has peers(), which yields (name, figures), and ours().
+# The models: each has peers(), which yields names and figures, and ours(), which yields names and functions that give the figures.
 
 
 class SmolLM2:
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         from tokenizers import Tokenizer
 
         self.zoo = ROOT / "build" / "zoo"
         text, self.digest = models.text()
         ids = Tokenizer.from_file(str(self.zoo / "smollm2_all_logits.tokenizer.json")).encode(text, add_special_tokens=False).ids
-        starts = range(0, min(len(ids) - models.WINDOW, models.WINDOW * models.WINDOWS) + 1, models.WINDOW)
-        self.windows = [torch.tensor([ids[start : start + models.WINDOW]]) for start in list(starts)[: models.WINDOWS]]
+        starts = range(0, len(ids) - models.WINDOW + 1, models.WINDOW)
+        self.windows = [torch.tensor([ids[start : start + models.WINDOW]]) for start in list(starts)[:count]]
         self.calls = [(window, torch.arange(window.shape[1])) for window in self.windows]
 
     @staticmethod
@@ -159,7 +169,10 @@ class SmolLM2:
         llama.CACHE_WRITERS["index_put"] = write_in_8_bits
         yield "eager float, cache in 8 bits by row", self.of(module)
         llama.CACHE_WRITERS["index_put"] = plain
-        embeddings = {"4": IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32)), "8": IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=PerAxis(0))}
+        embeddings = {
+            "4": IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32)),
+            "8": IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=PerAxis(0)),
+        }
         for name, config in torchao_configs().items():
             yield f"{name}, head in float", self.of(quantized(untied, config, lambda m, n: is_linear(m, n) and n != "lm_head"))
             with_head = quantized(untied, config, is_linear)
@@ -171,9 +184,12 @@ class SmolLM2:
         source = self.zoo / "smollm2_all_logits.pt2"
         for flags in (["--quantize", "none"], *(["--quantize", scheme] for scheme in SCHEMES), ["--state", "int8"],
                       ["--quantize", "int8-dynamic", "--state", "int8"], ["--quantize", "int4", "--state", "int8"]):  # fmt: skip
-            windows = iter(self.windows)
-            losses = dovetail(source, self.calls, flags, keep=lambda logits: self.loss(logits, next(windows)))
-            yield f"dovetail {' '.join(flags)}", self.perplexity(losses)
+
+            def run(flags: list[str] = flags) -> Figures:
+                windows = iter(self.windows)
+                return self.perplexity(dovetail(source, self.calls, flags, keep=lambda logits: self.loss(logits, next(windows))))
+
+            yield f"dovetail {' '.join(flags)}", run
 
 
 class MiniLM:
@@ -198,9 +214,9 @@ class MiniLM:
         batch, length = Dim("batch", min=1, max=8), Dim("seq", min=2, max=128)
         example = (torch.ones(2, 9, dtype=torch.long), torch.ones(2, 9, dtype=torch.long))
         source = exported(self.module, example, "minilm", ({0: batch, 1: length}, {0: batch, 1: length}))
-        for scheme in ("none", *SCHEMES):
-            yield f"dovetail --quantize {scheme}", self.of(dovetail(source, self.calls, ["--quantize", scheme]))
-        yield "dovetail --quantize int8", self.of(dovetail(source, self.calls, ["--quantize", "int8"], calibration=self.calls[::4]))
+        for scheme in ("none", "int8", *SCHEMES):
+            calibration = self.calls[::4] if scheme == "int8" else []
+            yield f"dovetail --quantize {scheme}", lambda s=scheme, c=calibration: self.of(dovetail(source, self.calls, ["--quantize", s], c))
 
 
 def sqnr(got: Tensor, want: Tensor) -> float:
@@ -226,10 +242,9 @@ class MobileNet:
 
     def ours(self):
         source = exported(self.module, self.calls[0], "mobilenet")
-        yield "dovetail --quantize none", self.of(dovetail(source, self.calls, ["--quantize", "none"]))
-        yield "dovetail --quantize int8", self.of(dovetail(source, self.calls, ["--quantize", "int8"], calibration=self.calibration))
-        for scheme in ("int8-dynamic", "int8-weight-only"):
-            yield f"dovetail --quantize {scheme}", self.of(dovetail(source, self.calls, ["--quantize", scheme]))
+        for scheme in ("none", "int8", "int8-dynamic", "int8-weight-only"):
+            calibration = self.calibration if scheme == "int8" else []
+            yield f"dovetail --quantize {scheme}", lambda s=scheme, c=calibration: self.of(dovetail(source, self.calls, ["--quantize", s], c))
 
 
 class Digits:
@@ -247,7 +262,8 @@ class Digits:
     def ours(self):
         source, call = ROOT / "tests" / "fixtures" / "digits_cnn_trained.pt2", [(self.pictures,)]
         for scheme in ("none", "int8", *SCHEMES):
-            yield f"dovetail --quantize {scheme}", self.of(dovetail(source, call, ["--quantize", scheme], self.calibration if scheme == "int8" else ())[0])
+            calibration = self.calibration if scheme == "int8" else []
+            yield f"dovetail --quantize {scheme}", lambda s=scheme, c=calibration: self.of(dovetail(source, call, ["--quantize", s], c)[0])
 
 
 MODELS = {"smollm2": SmolLM2, "minilm": MiniLM, "mobilenet": MobileNet, "digits": Digits}
@@ -258,6 +274,7 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(MODELS), help="models, separated by commas")
     parser.add_argument("--peers-only", action="store_true", help="leave out what the command line compiles")
     parser.add_argument("--fresh", action="store_true", help="compute the peers again")
+    parser.add_argument("--windows", type=int, default=8, help="of text for smollm2 (8)")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -276,25 +293,25 @@ def main() -> int:
     for name in options.only.split(","):
         if name not in MODELS:
             parser.error(f"no model {name}; there are {', '.join(MODELS)}")
-        model = MODELS[name]()
-        if name not in peers:
+        model = SmolLM2(options.windows) if name == "smollm2" else MODELS[name]()
+        kept = f"smollm2, {options.windows} windows" if name == "smollm2" else name
+        if kept not in peers:
             found = {}
             for label, figures in model.peers():
                 found[label] = figures
                 add(name, label, figures)
-            peers[name] = found
+            peers[kept] = found
             cache.write_text(json.dumps(peers, indent=2))
         else:
-            for label, figures in peers[name].items():
+            for label, figures in peers[kept].items():
                 add(name, label, figures)
         if not options.peers_only:
-            try:
-                for label, figures in model.ours():
-                    add(name, label, figures)
-            except subprocess.CalledProcessError as error:
-                failed = True
-                message = error.stderr if isinstance(error.stderr, str) else (error.stderr or b"").decode()
-                print(f"{name}: {' '.join(map(str, error.cmd))}: {message.strip()}", file=sys.stderr)
+            for label, run in model.ours():
+                try:
+                    add(name, label, run())
+                except subprocess.CalledProcessError as error:
+                    failed = True
+                    print(f"{name:10} {label}: {error.stderr.strip()}", file=sys.stderr)
     if options.json:
         print(json.dumps([{"model": model, "name": name, **figures} for model, name, figures in rows], indent=2))
     return 1 if failed else 0

@@ -21,13 +21,15 @@ WHEELS = FOLDER / "wheels"
 # SmolLM2 reads this text. It is prose with a few examples of code, and lies in an installed package.
 TEXT_PACKAGE, TEXT_FILE = "scikit-learn", "sklearn/datasets/descr/twenty_newsgroups.rst"
 TEXT_SHA256 = "67979f1b8fa67444f81f8b17802b77ec81cbd3c114cca6e7b9c075f74a3f183f"  # of scikit-learn 1.9.1
-WINDOW, WINDOWS = 255, 8  # the exported program's cache has 256 positions
+WINDOW = 255  # the exported program's cache has 256 positions
 
 SENTENCES = [
     "A cat sits on the mat.", "A kitten rests on a rug.", "Stock prices fell sharply today.", "The central bank raised interest rates.",
-    "She plays the violin in an orchestra.", "The concert was sold out within hours.", "Rain is expected over the weekend.", "Heavy clouds gather above the hills.",
+    "She plays the violin in an orchestra.", "The concert was sold out within hours.",
+    "Rain is expected over the weekend.", "Heavy clouds gather above the hills.",
     "The compiler folds constants before it plans memory.", "A quantized model needs less memory.", "He cooked soup with carrots and leeks.",
-    "The recipe calls for two cups of flour.", "The train to Lisbon leaves at noon.", "Flights were delayed because of fog.", "The doctor listened to her heart.",
+    "The recipe calls for two cups of flour.",
+    "The train to Lisbon leaves at noon.", "Flights were delayed because of fog.", "The doctor listened to her heart.",
     "Vaccines protect against many diseases.", "Our team won the final by one goal.", "The striker injured his knee during training.",
     "Whales sing to each other across oceans.", "Bees tell each other where flowers are by dancing.",
 ]  # fmt: skip
@@ -66,7 +68,8 @@ class MiniLM(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         hidden = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         mask = attention_mask.unsqueeze(-1).float()
-        return F.normalize((hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9), dim=1)
+        mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
+        return mean * torch.rsqrt(mean.square().sum(1, keepdim=True))
 
 
 def minilm() -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:

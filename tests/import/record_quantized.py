@@ -20,7 +20,9 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import XNNPACKQuant
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.export import Dim
-from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8DynamicActivationIntxWeightConfig, Int8WeightOnlyConfig, IntxWeightOnlyConfig, quantize_
+from torchao.quantization import (
+    Int8DynamicActivationInt8WeightConfig, Int8DynamicActivationIntxWeightConfig, Int8WeightOnlyConfig, IntxWeightOnlyConfig, quantize_,
+)
 from torchao.quantization.granularity import PerAxis, PerGroup
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, QuantizationSpec, Quantizer
@@ -241,7 +243,7 @@ class OneSpec(Quantizer):
         pass
 
 
-@case("pt2e_observed_state", pt2e(OneSpec()), lambda: [(torch.tensor([3.0]), torch.tensor([2])), (torch.tensor([4.0]), torch.tensor([0])), (torch.tensor([1.0]), torch.tensor([1]))])
+@case("pt2e_observed_state", pt2e(OneSpec()), lambda: [(torch.tensor([value]), torch.tensor([index])) for value, index in ((3.0, 2), (4.0, 0), (1.0, 1))])
 class ObservedState(nn.Module):
     """The state itself is observed: its write must not end in a temporary, and each call sees the earlier ones."""
 

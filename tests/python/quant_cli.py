@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from conftest import ROOT
@@ -62,6 +63,16 @@ class Cli:
             return ""
         assert done.returncode == 1 and done.stderr.startswith("error: ") and not target.exists(), done.stderr
         return done.stderr
+
+    def compile_for(self, runtime: str, source: Path, *flags: str) -> tuple[Path, dict]:
+        """Skips the test, with the reason, if the stock runtime has no operators for it; `pytest -rs` lists what was refused."""
+        if runtime == "executorch" and (refusal := self.refusal(source, *flags, "--runtime", runtime)):
+            assert "executorch" in refusal.lower(), refusal
+            pytest.skip(f"refused: {refusal.splitlines()[0]}")
+        return self.compile(source, *flags, "--runtime", runtime)
+
+    def run_on(self, runtime: str, program: Path, calls: list[Call]) -> Outcome:
+        return (self.run if runtime == "dovetail" else self.run_in_executorch)(program, calls)
 
     def run(self, program: Path, calls: list[Call]) -> Outcome:
         """On a freshly loaded program."""

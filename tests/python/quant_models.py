@@ -117,7 +117,7 @@ class SharedSpecState(nn.Module):
 
 
 def case01_index_put() -> Model:
-    return Model(SharedSpecState(), [(torch.tensor([3.0]), torch.tensor([2])), (torch.tensor([4.0]), torch.tensor([0])), (torch.tensor([1.0]), torch.tensor([1]))])
+    return Model(SharedSpecState(), [(torch.tensor([value]), torch.tensor([index])) for value, index in ((3.0, 2), (4.0, 0), (1.0, 1))])
 
 
 class OneLayer(nn.Module):

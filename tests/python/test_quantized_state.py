@@ -87,16 +87,10 @@ def check_logits(got, eager):
 @pytest.mark.parametrize("kind", quant_models.DECODERS)
 def test_logits_depend_on_the_prompt(cli, decoders, kind, scheme, state, backend, runtime):
     model, source, sequences, eager = decoders(kind)
-    flags = cli.flags(model, scheme, state=state, backend=BACKENDS[backend], runtime=runtime)
-    if runtime == "executorch" and (refusal := cli.refusal(source, *flags)):
-        # What the stock runtime has no operators for may be refused, with a reason that names it; pytest -rs lists what was.
-        assert "executorch" in refusal.lower(), refusal
-        pytest.skip(f"refused: {refusal.splitlines()[0]}")
-    program, compiled = cli.compile(source, *flags)
+    program, compiled = cli.compile_for(runtime, source, *cli.flags(model, scheme, state=state, backend=BACKENDS[backend]))
     if scheme != "none":
         assert compiled["linears"]["quantized"] == compiled["linears"]["total"] == 15, compiled["left_in_float"]
-    run = cli.run if runtime == "dovetail" else cli.run_in_executorch
-    outcomes = [run(program, calls) for calls in sequences]
+    outcomes = [cli.run_on(runtime, program, calls) for calls in sequences]
     check_states(json.loads(cli("inspect", program, "--json").stdout), outcomes[0].states or None, model, state)
     check_logits(np.stack([[outputs[0][0, -1] for outputs in o.outputs] for o in outcomes]), eager)
 
