@@ -131,7 +131,7 @@ class LayerQuantizer {
   }
 
   Result<LayerChange> Recurrent(RewriteContext&, NodeId) {
-    return Left("a recurrent layer (RNN): rounding errors of its state would add up over the steps; the product with its input is a layer of its own and is quantized");
+    return LeftInFloat("a recurrent layer (RNN): rounding errors of its state would add up over the steps; the product with its input is a layer of its own and is quantized");
   }
 
   Result<LayerChange> Embedding(RewriteContext& c, NodeId id) { return QuantizeEmbedding(c, id, scheme_, weights_); }
