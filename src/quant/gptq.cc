@@ -98,13 +98,12 @@ std::vector<float> InverseFactor(const InputMoments& moments, const std::vector<
 int32_t Round4(float w, float scale) { return QuantizeElement(w, scale, 0, {-8, 7}); }
 
 uint16_t BestScale(std::span<const float> w, std::span<const float> importance) {
-  float most = 0;
-  for (float v : w) most = std::max(most, std::abs(v));
-  if (most == 0) return FloatToBFloat16(1);
+  const float whole = BlockScale(w);
+  if (!(whole > 0)) return FloatToBFloat16(1);
   uint16_t best = 0;
   double least = INFINITY;
   for (int step = 0; step <= 20; ++step) {
-    const uint16_t candidate = FloatToBFloat16(std::max(most / 7.5f * (1.1f - 0.025f * static_cast<float>(step)), FLT_MIN));
+    const uint16_t candidate = FloatToBFloat16(std::max(whole * (1.05f - 0.025f * static_cast<float>(step)), FLT_MIN));
     const float scale = BFloat16ToFloat(candidate);
     double error = 0;
     for (size_t i = 0; i < w.size(); ++i) {

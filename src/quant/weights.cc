@@ -38,6 +38,16 @@ int8_t RoundTo8(float w, float scale) { return static_cast<int8_t>(QuantizeEleme
 
 }  // namespace
 
+float BlockScale(std::span<const float> w) {
+  float min = 0, max = 0, check = 0;
+  for (float v : w) {
+    check += v * 0;
+    min = std::min(min, v);
+    max = std::max(max, v);
+  }
+  return check == 0 ? std::max(min / -8, max / 7) : NAN;
+}
+
 FloatRows::FloatRows(const Constant& c) : constant_(c), rows_(c.type.shape.empty() ? 1 : c.type.shape[0].value()) {
   width_ = rows_ == 0 ? 0 : c.type.shape.numel().value() / rows_;
 }
@@ -133,13 +143,9 @@ Result<QuantizedWeight> WeightQuantizer::PerBlock(uint32_t constant, int block) 
   for (int64_t r = 0; r < rows.rows(); ++r) {
     const std::span<const float> row = rows.row(r);
     for (size_t b = 0; b < blocks; ++b) {
-      float most = 0, check = 0;
-      for (float w : row.subspan(b * size, size)) {
-        check += w * 0;
-        most = std::max(most, std::abs(w));
-      }
-      if (check != 0) return NotFinite(source);
-      scales.push_back(FloatToBFloat16(UsableScale(most / 7.5f)));
+      const float scale = BlockScale(row.subspan(b * size, size));
+      if (!std::isfinite(scale)) return NotFinite(source);
+      scales.push_back(FloatToBFloat16(UsableScale(scale)));
     }
   }
   auto recipe = [source, scales, size, blocks](std::byte* to) {

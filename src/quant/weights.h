@@ -31,6 +31,9 @@ class FloatRows {
   std::vector<float> buffer_;
 };
 
+// The least scale whose 4-bit integers -8 to 7 reach all of a block: max(-min / 8, max / 7). NaN if a value is not finite.
+float BlockScale(std::span<const float> w);
+
 // A matrix [N,K] in blocks of 4-bit integers.
 struct PackedBlocks {
   std::vector<uint8_t> data;     // [N, K/2], low nibble first, 8 standing for zero
@@ -48,7 +51,7 @@ class WeightQuantizer {
   Result<QuantizedWeight> PerChannel(uint32_t constant, int axis, std::vector<float> scales);
   // max|w| / 127 of each index of `axis`; 0 where all are zero. Fails on values that are not finite.
   Result<std::vector<float>> ChannelScales(uint32_t constant, int axis);
-  // A matrix [N,K], K a multiple of `block`: u8[N,K/2] with bf16 scales [N,K/block], scale = max|w| / 7.5 of a block.
+  // A matrix [N,K], K a multiple of `block`: u8[N,K/2] with bf16 scales [N,K/block], of each block its BlockScale.
   Result<QuantizedWeight> PerBlock(uint32_t constant, int block);
   Status CheckFinite(uint32_t constant) const;
   // From now on PerBlock gives this for the constant (and what is tied to it).
