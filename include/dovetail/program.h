@@ -28,6 +28,7 @@
 #include "core/dim.h"
 #include "core/tensor_type.h"
 #include "core/tensor_view.h"
+#include "format/meta.h"
 #include "runtime/delegate.h"
 
 namespace dovetail {
@@ -111,6 +112,8 @@ class Program {
   const MethodInfo* FindMethod(std::string_view name) const;  // null when there is none
   // Of all methods together.
   std::span<const StateInfo> states() const;
+  // How `compile` was told to quantize it.
+  const QuantizationInfo& quantization() const;
   // Ranges of the symbols in shapes; empty for a file without dovetail.meta.
   const SymbolRanges& symbols() const;
   std::optional<std::span<const std::byte>> FindNamedData(std::string_view key) const;

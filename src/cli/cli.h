@@ -27,6 +27,7 @@ Result<std::string> ReadTextFile(const std::string& path);
 void AddCompile(Context& context);
 void AddRun(Context& context);
 void AddGenerate(Context& context);
+void AddCompare(Context& context);
 void AddInspect(Context& context);
 void AddExplain(Context& context);
 void AddOps(Context& context);

@@ -1,5 +1,7 @@
 #include "cli/load_program.h"
 
+#include "format/match_inputs.h"
+
 #include <chrono>
 
 #include "backends/xnnpack/delegate/delegate.h"
@@ -20,6 +22,15 @@ Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& me
   DT_ASSIGN_OR_RETURN(loaded.method, loaded.instance->LoadMethod(name));
   loaded.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return loaded;
+}
+
+Result<std::vector<TensorView>> CallInputs(const MethodInfo& info, std::vector<NamedArray>& arrays, const std::string& file) {
+  std::vector<ExpectedInput> expected;
+  for (const TensorInfo& input : info.inputs) expected.push_back({std::string(input.name), input.type.dtype});
+  DT_ASSIGN_OR_RETURN(const std::vector<const NamedArray*> matched, MatchInputs(expected, arrays, file));
+  std::vector<TensorView> inputs;
+  for (const NamedArray* a : matched) inputs.push_back(a ? TensorView(a->dtype, a->shape, const_cast<std::byte*>(a->data.data())) : TensorView());
+  return inputs;
 }
 
 }  // namespace dovetail::cli

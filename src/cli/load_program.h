@@ -5,6 +5,7 @@
 #include <string>
 
 #include "dovetail/program.h"
+#include "format/arrays.h"
 
 namespace dovetail::cli {
 
@@ -17,5 +18,8 @@ struct LoadedProgram {
 
 // An empty `method` means the only one, or "forward". 0 threads: one per core.
 Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads);
+
+// The arrays of a call's file as the inputs of a method; they stay in `arrays`.
+Result<std::vector<TensorView>> CallInputs(const MethodInfo& info, std::vector<NamedArray>& arrays, const std::string& file);
 
 }  // namespace dovetail::cli

@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   cli::AddCompile(context);
   cli::AddRun(context);
   cli::AddGenerate(context);
+  cli::AddCompare(context);
   cli::AddInspect(context);
   cli::AddExplain(context);
   cli::AddOps(context);

@@ -37,15 +37,6 @@ NamedArray ToArray(std::string name, const TensorView& t) {
   return a;
 }
 
-Result<std::vector<TensorView>> Match(const MethodInfo& info, std::vector<NamedArray>& arrays, const std::string& file) {
-  std::vector<ExpectedInput> expected;
-  for (const TensorInfo& input : info.inputs) expected.push_back({std::string(input.name), input.type.dtype});
-  DT_ASSIGN_OR_RETURN(const std::vector<const NamedArray*> matched, MatchInputs(expected, arrays, file));
-  std::vector<TensorView> inputs;
-  for (const NamedArray* a : matched) inputs.push_back(a ? TensorView(a->dtype, a->shape, const_cast<std::byte*>(a->data.data())) : TensorView());
-  return inputs;
-}
-
 std::filesystem::path OutputOf(const RunFlags& flags, const std::string& call) {
   return std::filesystem::path(flags.output) / std::filesystem::path(call).filename().replace_extension(".npz");
 }
@@ -73,7 +64,7 @@ Status Run(const RunFlags& flags, bool json) {
   nlohmann::ordered_json calls = nlohmann::ordered_json::array();
   for (const std::string& call : flags.calls) {
     DT_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays, LoadArrays(call));
-    DT_ASSIGN_OR_RETURN(const std::vector<TensorView> inputs, Match(loaded.method->info(), arrays, call));
+    DT_ASSIGN_OR_RETURN(const std::vector<TensorView> inputs, CallInputs(loaded.method->info(), arrays, call));
     double seconds = 0;
     for (int r = 0; r < flags.repeat; ++r) {
       const auto start = std::chrono::steady_clock::now();

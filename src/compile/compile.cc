@@ -131,7 +131,9 @@ Result<CompileReport> CompileFile(const std::string& input, const std::string& o
   DT_RETURN_IF_ERROR(Verify(module));
   DT_RETURN_IF_ERROR(CheckStates(before, CollectStates(module)));
   EmitStats stats;
-  Result<pte::ProgramDesc> program = Emit(module, {backends, options.stock_runtime}, stats);
+  const QuantizeOptions& q = options.quantize;
+  const QuantizationInfo quantization{q.scheme ? std::string(q.scheme->name) : std::string(), q.int8_states ? "int8" : "", q.keep_float};
+  Result<pte::ProgramDesc> program = Emit(module, {backends, options.stock_runtime, quantization}, stats);
   if (!program.ok()) return std::move(program).status().While(StrCat("compiling '", input, "'"));
   DT_ASSIGN_OR_RETURN(report.output_bytes, pte::WritePte(*program, output));
   report.planned_bytes = stats.planned_bytes;

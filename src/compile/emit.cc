@@ -409,6 +409,7 @@ bool IsStockOperator(std::string_view name) {
 Result<pte::ProgramDesc> Emit(const Module& module, const EmitOptions& options, EmitStats& stats) {
   Shared shared{module, options, {}, {}, {}, {}, {}, {}, {}, 0, {}, {}};
   shared.meta.symbols = module.symbols;
+  shared.meta.quantization = options.quantization;
   shared.program.inline_delegate_blobs = options.stock;
   for (const State& s : module.states) {
     pte::AllocationDesc place;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backends/backend.h"
+#include "format/meta.h"
 #include "format/pte_writer.h"
 #include "ir/graph.h"
 
@@ -13,6 +14,7 @@ namespace dovetail {
 struct EmitOptions {
   std::span<const Backend* const> backends;
   bool stock = false;  // only operators of the stock ExecuTorch runtime; initial values of all states are written out
+  QuantizationInfo quantization = {};
 };
 
 struct EmitStats {

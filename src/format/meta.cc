@@ -74,7 +74,10 @@ std::vector<std::byte> SerializeMeta(const MetaProgram& program) {
     const auto inputs = Write(b, m.inputs), outputs = Write(b, m.outputs);
     methods.push_back(meta::CreateMethod(b, b.CreateString(m.name), inputs, outputs, b.CreateVector(sources), b.CreateVector(of_instruction)));
   }
-  meta::FinishMetaBuffer(b, meta::CreateMeta(b, kVersion, b.CreateVector(symbols), b.CreateVector(methods)));
+  flatbuffers::Offset<meta::Quantization> quantization;
+  if (const QuantizationInfo& q = program.quantization; !q.scheme.empty() || !q.state.empty())
+    quantization = meta::CreateQuantization(b, b.CreateString(q.scheme), b.CreateString(q.state), b.CreateVectorOfStrings(q.keep_float));
+  meta::FinishMetaBuffer(b, meta::CreateMeta(b, kVersion, b.CreateVector(symbols), b.CreateVector(methods), quantization));
   const auto* begin = reinterpret_cast<const std::byte*>(b.GetBufferPointer());
   return {begin, begin + b.GetSize()};
 }
@@ -94,6 +97,10 @@ Result<MetaProgram> ReadMeta(std::span<const std::byte> bytes, const std::string
       DT_ASSIGN_OR_RETURN(MetaMethod method, Read(*m, name));
       out.methods.push_back(std::move(method));
     }
+  }
+  if (const meta::Quantization* q = in.quantization()) {
+    out.quantization = {Text(q->scheme()), Text(q->state()), {}};
+    for (uint32_t i = 0; q->keep_float() && i < q->keep_float()->size(); ++i) out.quantization.keep_float.push_back(q->keep_float()->Get(i)->str());
   }
   return out;
 }

@@ -22,7 +22,13 @@ struct MetaMethod {
   std::vector<MetaArgument> inputs, outputs;
   std::vector<std::string> instruction_sources;  // per instruction; empty where unknown
 };
+// As `compile` was told; empty: not at all.
+struct QuantizationInfo {
+  std::string scheme, state;
+  std::vector<std::string> keep_float;
+};
 struct MetaProgram {
+  QuantizationInfo quantization;
   SymbolRanges symbols;
   std::vector<MetaMethod> methods;
 };

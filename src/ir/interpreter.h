@@ -30,8 +30,8 @@ Result<std::map<std::string, int64_t, std::less<>>> BindSymbols(const Module& mo
 OwnedTensor Dequantize(const OwnedTensor& t);
 OwnedTensor Quantize(const OwnedTensor& t, const TensorType& type);
 
-// Called with each value as it is computed (for `compare`).
-using ValueObserver = std::function<void(const Graph&, ValueId, const OwnedTensor&)>;
+// Called with each value as it is computed; what it leaves there is what is used from then on.
+using ValueObserver = std::function<void(const Graph&, ValueId, OwnedTensor&)>;
 
 // How a call is run. The functions choose kernels in place of the references (kernels/kernels.h has such), which then run on `pool`.
 struct InterpretOptions {

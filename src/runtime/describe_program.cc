@@ -149,6 +149,7 @@ Status ApplyMeta(ProgramData* data) {
   if (!bytes) return OkStatus();
   DT_ASSIGN_OR_RETURN(MetaProgram meta, ReadMeta(*bytes, data->name));
   data->symbols = std::move(meta.symbols);
+  data->quantization = std::move(meta.quantization);
   for (size_t m = 0; m < data->infos.size(); ++m) {
     for (MetaMethod& known : meta.methods) {
       if (known.name != data->infos[m].name) continue;

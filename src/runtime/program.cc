@@ -43,6 +43,7 @@ const MethodInfo* Program::FindMethod(std::string_view name) const {
   return nullptr;
 }
 std::span<const StateInfo> Program::states() const { return data_->states; }
+const QuantizationInfo& Program::quantization() const { return data_->quantization; }
 const SymbolRanges& Program::symbols() const { return data_->symbols; }
 std::optional<std::span<const std::byte>> Program::FindNamedData(std::string_view key) const { return data_->view.FindNamedData(key); }
 const PteView& Program::view() const { return data_->view; }

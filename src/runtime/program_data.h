@@ -44,6 +44,7 @@ struct ProgramData {
   std::vector<StateInfo> states;
   std::vector<std::span<const std::byte>> initial;  // of states; empty: zeros
   SymbolRanges symbols;
+  QuantizationInfo quantization;
   // Delegates are created one at a time.
   mutable std::mutex delegates_mutex;
   mutable DelegateSlots shared;
