@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "ops/dispatch.h"
 
@@ -25,10 +27,10 @@ inline IntegerRange RangeOf(DType t) {
 
 inline float DequantizeElement(int32_t q, float scale, int32_t zero_point) { return static_cast<float>(q - zero_point) * scale; }
 
-// round(x / scale) + zero_point, ties to even, within `range`; NaN is the zero point.
+// round(x / scale) + zero_point, ties to even, within `range`; where that is no number (of NaN, of infinity by infinity), the zero point.
 inline int32_t QuantizeElement(float x, float scale, int32_t zero_point, IntegerRange range) {
-  if (std::isnan(x)) return zero_point;
   const double q = std::nearbyint(static_cast<double>(x) / static_cast<double>(scale)) + zero_point;
+  if (std::isnan(q)) return zero_point;
   return static_cast<int32_t>(std::clamp(q, static_cast<double>(range.min), static_cast<double>(range.max)));
 }
 
@@ -50,6 +52,15 @@ struct RowQuantization {
   int32_t zero_point;
 };
 RowQuantization AsymmetricRow(float min, float max);
+
+// The scale of a row whose largest magnitude is `most`: most / 127 in 16 significant bits, or 0 where that would be denormal. The largest integer is
+// then 127, and products of scale and integers are exact in float, so a row dequantized and quantized again has the same scale and integers.
+inline float SymmetricRowScale(float most) {
+  const float scale = most / 127;
+  if (scale < std::numeric_limits<float>::min()) return 0;
+  const uint32_t bits = std::bit_cast<uint32_t>(scale);
+  return std::bit_cast<float>((bits + 0x7f + ((bits >> 8) & 1)) & ~0xffu);
+}
 
 // The integer of element k of a row of 4-bit weights: two to a byte, the even one in the low nibble, 8 standing for zero.
 inline int32_t Nibble(const uint8_t* row, int64_t k) { return ((row[k / 2] >> (k % 2 * 4)) & 15) - 8; }
