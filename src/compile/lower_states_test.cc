@@ -102,6 +102,48 @@ TEST(LowerStates, TheStockRuntimeUpdatesInPlaceOnlyWhatItCan) {
   EXPECT_EQ(updates("{accumulate=true} "), 0u);
 }
 
+// A state stored as int8 is two, and both are updated where they are, on either runtime.
+TEST(LowerStates, RowsOfInt8AndTheirScalesAreUpdatedInPlace) {
+  const char* text = R"(module {
+  constant @i : i64[1] = [2]
+  state @a : i8[4,4] = zeros
+  state @a.scale : f32[4,1] = [1.0,2.0,3.0,4.0]
+  graph @f(%q: i8[1,4], %s: f32[1,1]) {
+    %i = const @i : i64[1]
+    %r = state.read @a : i8[4,4]
+    %rs = state.read @a.scale : f32[4,1]
+    %u = index_put %r, %i, %q : i8[4,4]
+    %us = index_put %rs, %i, %s : f32[4,1]
+    state.write @a, %u
+    state.write @a.scale, %us
+    %y = dequantize_rows %u, %us : f32[4,4]
+    return %y
+  }
+}
+)";
+  auto before = Parse(text);
+  ASSERT_TRUE(before.ok()) << before.status().ToString();
+  for (bool stock : {false, true}) {
+    Module planned = Parse(text).value();
+    Status lowered = LowerStates(planned, stock);
+    ASSERT_TRUE(lowered.ok()) << lowered.ToString();
+    EXPECT_EQ(Count(planned, OpId::kIndexPutInplace), 2u);
+    EXPECT_EQ(Count(planned, OpId::kClone), 0u);
+    StateStore states = InitStates(*before).value();
+    StateMachine machine(planned);
+    for (float call = 1; call < 4; ++call) {
+      std::vector<OwnedTensor> inputs = {OwnedTensor::Make(TensorType(DType::kI8, {Dim(1), Dim(4)})), OwnedTensor::Make(TensorType(DType::kF32, {Dim(1), Dim(1)}))};
+      for (int8_t i = 0; i < 4; ++i) inputs[0].view().as<int8_t>()[i] = static_cast<int8_t>(30 * i - 40 + static_cast<int>(call));
+      *inputs[1].view().as<float>() = call / 8;
+      auto want = Interpret(*before, *before->graphs[0], inputs, states);
+      auto got = machine.Call(inputs);
+      ASSERT_TRUE(want.ok() && got.ok()) << want.status().ToString() << got.status().ToString();
+      EXPECT_EQ(ToVector((*got)[0]), ToVector((*want)[0]));
+      for (size_t i : {0, 1}) EXPECT_EQ(machine.states()[i].storage, states[i].storage) << "state " << i << " after call " << call;
+    }
+  }
+}
+
 TEST(LowerStates, OldContentsUsedAfterTheUpdateAreCopied) {
   const Module m = Lower(R"(    %r = state.read @a : f32[4]
     %u = index_put %r, %i, %half : f32[4]

@@ -1,7 +1,11 @@
 // Attention by blocks of keys with a running maximum and sum per row, so that no row of all weights is ever kept (Dao et al.,
 // "FlashAttention", 2022). The query heads that share a key/value head are rows of one matrix, so keys and values are read once for
 // all of them. A row's keys past its last visible one are not read, unless a neighbour in its block of rows sees them.
+//
+// Keys and values of int8 are widened to float a piece of a block at a time; their scales go into the scores and the weights, of which
+// there are fewer.
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
@@ -17,6 +21,7 @@ using simd::kLanes;
 
 constexpr int64_t kRows = 32;  // of a block; the block of scores stays in the first cache
 constexpr int64_t kKeys = 64;
+constexpr int64_t kPiece = 64;  // columns that are widened together
 // With fewer blocks of rows than kManyBlocks the keys are split too, into parts of kSplit, and their results merged.
 constexpr int64_t kManyBlocks = 32;
 constexpr int64_t kSplit = 256;
@@ -37,6 +42,7 @@ struct ScoreRow {
   float* scores;  // room for a whole number of vectors
   int64_t visible, count;
   float scale;
+  const float* key_scale;  // or null
   const uint8_t* keep;  // with mask_stride: the bool mask, or null
   const float* bias;    // the float mask, or null
   int64_t mask_stride;
@@ -47,6 +53,8 @@ DT_INLINE float Weigh(const ScoreRow& row, float* most, float* sum) {
   float* s = row.scores;
   const int64_t rounded = CeilDiv(row.count, kLanes) * kLanes;
   for (int64_t k = 0; k < row.visible; ++k) s[k] *= row.scale;
+  if (row.key_scale)
+    for (int64_t k = 0; k < row.visible; ++k) s[k] *= row.key_scale[k];
   if (row.keep)
     for (int64_t k = 0; k < row.visible; ++k) s[k] = row.keep[k * row.mask_stride] ? s[k] : -INFINITY;
   if (row.bias)
@@ -79,6 +87,44 @@ DT_VECTORIZED void WeighRows(const ScoreRow* rows, int64_t n, const Rows& state,
   }
 }
 
+// Each row of `to` by the factors.
+DT_VECTORIZED void ScaleRows(float* to, int64_t ld, const float* __restrict factors, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < n; ++i) to[r * ld + i] *= factors[i];
+}
+
+// [rows, columns] of int8, `width` apart, as floats, kPiece apart.
+DT_VECTORIZED void Widen(float* __restrict to, const int8_t* __restrict from, int64_t width, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < columns; ++i) to[r * kPiece + i] = static_cast<float>(from[r * width + i]);
+}
+
+// MultiplyTransposed and MultiplyAdd where b may be int8.
+void AddDots(MatrixProduct m, const float* b) {
+  m.b = b;
+  MultiplyTransposed(m);
+}
+void AddDots(const MatrixProduct& m, const int8_t* b) {
+  alignas(64) float piece[kKeys * kPiece];
+  for (int64_t d = 0; d < m.inner; d += kPiece) {
+    const int64_t columns = std::min(kPiece, m.inner - d);
+    Widen(piece, b + d, m.ldb, m.columns, columns);
+    MultiplyTransposed({m.rows, m.columns, columns, m.a + d, m.lda, piece, kPiece, m.c, m.ldc});
+  }
+}
+void AddSums(MatrixProduct m, const float* b) {
+  m.b = b;
+  MultiplyAdd(m);
+}
+void AddSums(const MatrixProduct& m, const int8_t* b) {
+  alignas(64) float piece[kKeys * kPiece];
+  for (int64_t d = 0; d < m.columns; d += kPiece) {
+    const int64_t columns = std::min(kPiece, m.columns - d);
+    Widen(piece, b + d, m.ldb, m.inner, columns);
+    MultiplyAdd({m.rows, columns, m.inner, m.a, m.lda, piece, kPiece, m.c + d, m.ldc});
+  }
+}
+
 // to += from * factor
 DT_VECTORIZED void AddScaled(float* __restrict to, const float* __restrict from, float factor, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] += from[i] * factor;
@@ -95,13 +141,22 @@ DT_VECTORIZED bool Normalize(float* results, float sum, int64_t n) {
   return check == 0;
 }
 
+// T: float, or int8_t for keys and values with scales.
+template <class T>
 class Attend {
  public:
+  static constexpr size_t kMask = std::is_same_v<T, float> ? 3 : 5;
+
   explicit Attend(const KernelContext& c)
-      : args_(c), q_(c.in(0).as<float>()), k_(c.in(1).as<float>()), v_(c.in(2).as<float>()), out_(c.out().as<float>()) {
+      : args_(c, kMask), q_(c.in(0).as<float>()), k_(c.in(1).as<T>()), v_(c.in(2).as<T>()), out_(c.out().as<float>()) {
+    if constexpr (std::is_same_v<T, int8_t>) {
+      key_scale_ = c.in(3).as<float>();
+      value_scale_ = c.in(4).as<float>();
+    }
     group_rows_ = args_.heads / args_.kv_heads * args_.rows;
     row_blocks_ = CeilDiv(group_rows_, kRows);
   }
+  const AttentionArgs& args() const { return args_; }
   int64_t blocks() const { return args_.batch * args_.kv_heads * row_blocks_; }
 
   // Keys that any row sees.
@@ -168,14 +223,14 @@ class Attend {
     }
     std::fill_n(state.results, count * value_width, 0.0f);
     end = std::min(end, most_visible);
-    const float* keys = k_ + KvHead(block) * args_.keys * width;
-    const float* values = v_ + KvHead(block) * args_.keys * value_width;
+    const int64_t base = KvHead(block) * args_.keys;
     for (int64_t k = begin; k < end; k += kKeys) {
       const int64_t n = std::min(kKeys, end - k);
       std::fill_n(scores, count * kKeys, 0.0f);
-      MultiplyTransposed({count, n, width, q_ + first * width, width, keys + k * width, width, scores, kKeys});
+      AddDots({count, n, width, q_ + first * width, width, nullptr, width, scores, kKeys}, k_ + (base + k) * width);
       for (int64_t r = 0; r < count; ++r) {
-        rows[r] = {scores + r * kKeys, std::clamp<int64_t>(visible[r] - k, 0, n), n, static_cast<float>(args_.scale), nullptr, nullptr, 0};
+        rows[r] = {scores + r * kKeys, std::clamp<int64_t>(visible[r] - k, 0, n), n, static_cast<float>(args_.scale), nullptr, nullptr, nullptr, 0};
+        if (key_scale_) rows[r].key_scale = key_scale_ + base + k;
         if (!args_.mask.present()) continue;
         const int64_t at = MaskAt(first + r) + k * args_.mask_key_stride;
         rows[r].mask_stride = args_.mask_key_stride;
@@ -183,7 +238,8 @@ class Attend {
         else rows[r].bias = args_.mask.as<float>() + at;
       }
       WeighRows(rows, count, state, value_width);
-      MultiplyAdd({count, value_width, n, scores, kKeys, values + k * value_width, value_width, state.results, value_width});
+      if (value_scale_) ScaleRows(scores, kKeys, value_scale_ + base + k, count, n);
+      AddSums({count, value_width, n, scores, kKeys, nullptr, value_width, state.results, value_width}, v_ + (base + k) * value_width);
     }
   }
 
@@ -191,10 +247,13 @@ class Attend {
     if (!Normalize(out_ + row * args_.value_width, sum, args_.value_width)) Carefully(row);
   }
 
-  double Score(int64_t row, const float* key, int64_t k) const {
+  // Of key `k` of the head whose keys begin at `base`.
+  double Score(int64_t row, int64_t base, int64_t k) const {
+    const T* key = k_ + (base + k) * args_.width;
     double score = 0;
     for (int64_t d = 0; d < args_.width; ++d) score += static_cast<double>(q_[row * args_.width + d]) * static_cast<double>(key[d]);
     score *= args_.scale;
+    if (key_scale_) score *= static_cast<double>(key_scale_[base + k]);
     const int64_t at = MaskAt(row) + k * args_.mask_key_stride;
     if (args_.mask.dtype == DType::kBool) return args_.mask.as<uint8_t>()[at] ? score : -INFINITY;
     return args_.mask.present() ? score + static_cast<double>(args_.mask.as<float>()[at]) : score;
@@ -203,40 +262,43 @@ class Attend {
   // A row with a result that is no number: above, a weight of 0 times an infinite value gave NaN, though a key without weight is not
   // there at all.
   void Carefully(int64_t row) const {
-    const int64_t width = args_.width, value_width = args_.value_width, kv = row / group_rows_, visible = args_.KeysOf(row % args_.rows);
-    const float* keys = k_ + kv * args_.keys * width;
-    const float* values = v_ + kv * args_.keys * value_width;
+    const int64_t value_width = args_.value_width, base = row / group_rows_ * args_.keys, visible = args_.KeysOf(row % args_.rows);
     float* out = out_ + row * value_width;
     double most = -INFINITY, sum = 0;
-    for (int64_t k = 0; k < visible; ++k) most = std::max(most, Score(row, keys + k * width, k));
+    for (int64_t k = 0; k < visible; ++k) most = std::max(most, Score(row, base, k));
     std::fill_n(out, value_width, 0.0f);
     for (int64_t k = 0; k < visible; ++k) {
-      const double score = Score(row, keys + k * width, k), weight = score == -INFINITY ? 0 : std::exp(score - most);
+      const double score = Score(row, base, k), weight = score == -INFINITY ? 0 : std::exp(score - most);
       if (weight == 0) continue;
       sum += weight;
-      AddScaled(out, values + k * value_width, static_cast<float>(weight), value_width);
+      const float factor = static_cast<float>(weight) * (value_scale_ ? value_scale_[base + k] : 1);
+      const T* value = v_ + (base + k) * value_width;
+      for (int64_t d = 0; d < value_width; ++d) out[d] += static_cast<float>(value[d]) * factor;
     }
     Normalize(out, static_cast<float>(sum), value_width);
   }
 
   AttentionArgs args_;
-  const float *q_, *k_, *v_;
+  const float* q_;
+  const T *k_, *v_;
+  const float *key_scale_ = nullptr, *value_scale_ = nullptr;
   float* out_;
   int64_t group_rows_, row_blocks_;
 };
 
+template <class T>
 bool HasFastPath(const KernelContext& c) {
-  return c.in(0).dtype == DType::kF32 && (!c.has(3) || c.in(3).dtype == DType::kBool || c.in(3).dtype == DType::kF32) &&
+  constexpr size_t kMask = Attend<T>::kMask;
+  return c.in(0).dtype == DType::kF32 && (!c.has(kMask) || c.in(kMask).dtype == DType::kBool || c.in(kMask).dtype == DType::kF32) &&
          c.out().numel() != 0 && c.in(1).sizes[c.in(1).rank - 3u] != 0;
 }
 
-}  // namespace
-
-Status Attention(const KernelContext& c) {
-  if (!HasFastPath(c)) return GetOp(OpId::kAttention).reference(c);
-  const AttentionArgs args(c);
+template <class T>
+Status Run(const KernelContext& c, OpId op) {
+  if (!HasFastPath<T>(c)) return GetOp(op).reference(c);
+  const Attend<T> attend(c);
+  const AttentionArgs& args = attend.args();
   DT_RETURN_IF_ERROR(args.CheckPositions());
-  const Attend attend(c);
   const int64_t blocks = attend.blocks(), visible = attend.Visible();
   struct pthreadpool* pool = args.batch * args.heads * args.rows * visible * (args.width + args.value_width) < kSmall ? nullptr : c.pool;
   const int64_t splits = blocks < kManyBlocks ? CeilDiv(visible, kSplit) : 1;
@@ -252,12 +314,19 @@ Status Attention(const KernelContext& c) {
 }
 
 // The most that any smaller shape needs: many rows need none, but a shape of few rows that the same memory serves does.
-size_t AttentionScratch(const KernelContext& c) {
-  if (!HasFastPath(c)) return 0;
-  const Attend attend(c);
-  const AttentionArgs args(c);
-  const int64_t splits = CeilDiv(args.keys, kSplit);
+template <class T>
+size_t Scratch(const KernelContext& c) {
+  if (!HasFastPath<T>(c)) return 0;
+  const Attend<T> attend(c);
+  const int64_t splits = CeilDiv(attend.args().keys, kSplit);
   return splits <= 1 ? 0 : static_cast<size_t>(std::min(attend.blocks(), kManyBlocks - 1) * splits * attend.PartSize()) * sizeof(float);
 }
+
+}  // namespace
+
+Status Attention(const KernelContext& c) { return Run<float>(c, OpId::kAttention); }
+size_t AttentionScratch(const KernelContext& c) { return Scratch<float>(c); }
+Status QuantizedAttention(const KernelContext& c) { return Run<int8_t>(c, OpId::kQuantizedAttention); }
+size_t QuantizedAttentionScratch(const KernelContext& c) { return Scratch<int8_t>(c); }
 
 }  // namespace dovetail::kernels

@@ -38,6 +38,66 @@ OpSample Attention(std::array<int64_t, 3> heads, int64_t rows, int64_t keys, int
               std::move(attrs));
 }
 
+// The same over keys and values as rows of int8.
+OpSample Int8(const OpSample& s) {
+  std::vector<SampleTensor> key, value;
+  const KernelFn quantize = GetOp(OpId::kQuantizeRows).reference;
+  EXPECT_TRUE(RunKernel(Case(OpId::kQuantizeRows, {s.inputs[1]}), quantize, nullptr, nullptr, &key).ok());
+  EXPECT_TRUE(RunKernel(Case(OpId::kQuantizeRows, {s.inputs[2]}), quantize, nullptr, nullptr, &value).ok());
+  OpSample sample = Case(OpId::kQuantizedAttention, {s.inputs[0], key[0], value[0], key[1], value[1], s.inputs[3], s.inputs[4]});
+  sample.attrs = s.attrs;
+  return sample;
+}
+
+TEST(AttentionTest, RowsOfInt8) {
+  EXPECT_NE(FindKernel(OpId::kQuantizedAttention), GetOp(OpId::kQuantizedAttention).reference);
+  for (std::array<int64_t, 3> heads : {std::array<int64_t, 3>{1, 1, 1}, {2, 4, 2}, {1, 6, 2}, {3, 5, 5}})
+    for (int64_t rows : {1, 2, 33})
+      for (int64_t keys : {1, 64, 65, 300})
+        for (int64_t width : {Pick({1, 3, 7}), Pick({16, 64, 65}), Pick({128, 130})}) {
+          Check(Int8(Attention(heads, rows, keys, width, Pick({1, 8, 33, 64, 100}))));
+          if (keys >= rows) Check(Int8(Attention(heads, rows, keys, width, width, {}, Positions(rows, keys - rows), {{"is_causal", Pick({0, 1}) == 1}, {"scale", 0.7}})));
+        }
+  for (Mask kind : {Mask::kBool, Mask::kFloat})
+    for (int64_t rows : {1, 35})
+      for (int64_t keys : {9, 520})
+        for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{2, 6, rows, keys}, {2, 1, rows, keys}, {rows, keys}, {keys}, {rows, 1}})
+          Check(Int8(Attention({2, 6, 3}, rows, keys, 72, 12, MaskOf(kind, sizes))));
+  for (int64_t first : {0, 255, 256, 1023}) Check(Int8(Attention({1, 9, 3}, 1, 1024, 64, 64, {}, Positions(1, first))));
+  Check(Int8(Attention({1, 64, 32}, 1, 600, 16, 16, {}, Positions(1, 550))));
+  Check(Int8(Attention({1, 2, 2}, 3, 0, 4, 4)));
+  Check(Int8(Attention({1, 2, 1}, 0, 5, 4, 4)));
+  Check(Int8(Case(OpId::kAttention, {Floats({4, 3, 8}), Floats({2, 5, 8}), Floats({2, 5, 8}), SampleTensor(), SampleTensor()})));
+}
+
+// A scale that is no number, of a key that nobody sees or of one that a row sees.
+TEST(AttentionTest, ScalesThatAreNoNumbers) {
+  for (int64_t rows : {1, 40})
+    for (float bad : {kNan, kInf}) {
+      OpSample s = Int8(Attention({1, 4, 2}, rows, 400, 16, 16, {}, Positions(rows, 310)));
+      for (size_t i : {3, 4})
+        for (int64_t head = 0; head < 2; ++head) std::fill_n(s.inputs[i].view().as<float>() + head * 400 + 310 + rows, 400 - 310 - rows, bad);
+      Check(s);
+      s.inputs[4].view().as<float>()[310 + rows - 1] = bad;
+      Check(s);
+    }
+}
+
+TEST(AttentionTest, QuantizingRows) {
+  for (int64_t width : {1, 7, 8, 64, 257, 4096})
+    for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{width}, {5, width}, {2, 3, width}, {70, width}, {0, width}}) {
+      const OpSample s = Case(OpId::kQuantizeRows, {Floats(sizes, 3)});
+      Check(s);
+      std::vector<SampleTensor> pair;
+      ASSERT_TRUE(RunKernel(s, FindKernel(s.op), nullptr, nullptr, &pair).ok());
+      Check(Case(OpId::kDequantizeRows, pair));
+    }
+  SampleTensor odd = Floats({6, 3});
+  const float values[] = {0, -0.0f, 0, kNan, 1, -2, kInf, 1, 2, kNan, kInf, 1, 1e-40f, 0, 0, 3e38f, -1e38f, 5};
+  std::copy(std::begin(values), std::end(values), odd.view().as<float>());
+  Check(Case(OpId::kQuantizeRows, {odd}));
+}
+
 TEST(AttentionTest, Shapes) {
   for (std::array<int64_t, 3> heads : {std::array<int64_t, 3>{1, 1, 1}, {2, 4, 2}, {1, 6, 2}, {3, 5, 5}, {1, 7, 1}})
     for (int64_t rows : {1, 2, 5, 33})

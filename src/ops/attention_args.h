@@ -18,7 +18,8 @@ struct AttentionArgs {
   std::array<int64_t, 3> mask_strides{};    // of batch, head and row; 0 where it broadcasts
   int64_t mask_key_stride = 0;
 
-  explicit AttentionArgs(const KernelContext& c) {
+  // `optional`: the operand that is the mask; the positions follow it.
+  explicit AttentionArgs(const KernelContext& c, size_t optional = 3) {
     const TensorView &q = c.in(0), &k = c.in(1), &v = c.in(2);
     const size_t r = q.rank;
     batch = r == 4 ? q.sizes[0] : 1;
@@ -26,13 +27,13 @@ struct AttentionArgs {
     kv_heads = k.sizes[r - 3], keys = k.sizes[r - 2], value_width = v.sizes[r - 1];
     causal = c.attr(0).Bool();
     scale = c.attr(1).Number(1 / std::sqrt(static_cast<double>(width)));
-    if (c.has(3)) {
-      mask = c.in(3);
+    if (c.has(optional)) {
+      mask = c.in(optional);
       const std::array<int64_t*, 4> strides = {&mask_strides[0], &mask_strides[1], &mask_strides[2], &mask_key_stride};
       for (size_t i = 0; i < mask.rank; ++i)
         if (mask.sizes[i] != 1) *strides[4 - mask.rank + i] = mask.stride(i);
     }
-    if (c.has(4)) positions = c.in(4);
+    if (c.has(optional + 1)) positions = c.in(optional + 1);
   }
 
   // Offset in the mask of the row's first key.

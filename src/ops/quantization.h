@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "ops/dispatch.h"
 
@@ -51,6 +53,15 @@ struct RowQuantization {
   int32_t zero_point;
 };
 RowQuantization AsymmetricRow(float min, float max);
+
+// The scale of a row whose largest magnitude is `most`: most / 127 in 16 significant bits, or 0 where that would be denormal. The largest integer is
+// then 127, and products of scale and integers are exact in float, so a row dequantized and quantized again has the same scale and integers.
+inline float SymmetricRowScale(float most) {
+  const float scale = most / 127;
+  if (scale < std::numeric_limits<float>::min()) return 0;
+  const uint32_t bits = std::bit_cast<uint32_t>(scale);
+  return std::bit_cast<float>((bits + 0x7f + ((bits >> 8) & 1)) & ~0xffu);
+}
 
 // The integer of element k of a row of 4-bit weights: two to a byte, the even one in the low nibble, 8 standing for zero.
 inline int32_t Nibble(const uint8_t* row, int64_t k) { return ((row[k / 2] >> (k % 2 * 4)) & 15) - 8; }

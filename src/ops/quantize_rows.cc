@@ -22,7 +22,7 @@ Status Reference(const KernelContext& c) {
     const float* x = c.in(0).as<float>() + r * width;
     float most = 0;
     for (int64_t i = 0; i < width; ++i) most = std::max(most, std::abs(x[i]));
-    const float scale = most / 127;
+    const float scale = SymmetricRowScale(most);
     c.out(1).as<float>()[r] = scale;
     for (int64_t i = 0; i < width; ++i)
       c.out().as<int8_t>()[r * width + i] = static_cast<int8_t>(scale > 0 ? QuantizeElement(x[i], scale, 0, {-127, 127}) : 0);
@@ -32,7 +32,8 @@ Status Reference(const KernelContext& c) {
 
 }  // namespace
 
-// i8 per row of the last dim: scale = max|x| / 127, of the shape with a last dim of 1; a row of zeros has the scale 0. How an int8 state is stored.
+// i8 per row of the last dim: scale = max|x| / 127 in 16 significant bits, of the shape with a last dim of 1; a row of zeros has the scale 0. How an int8
+// state is stored. Of dequantize_rows(q, scale) it gives q and scale again.
 constinit const OpDef kOpQuantizeRows = {"quantize_rows",
                                          "quantize_rows(Tensor input) -> (Tensor, Tensor scale)",
                                          "",

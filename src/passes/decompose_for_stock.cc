@@ -1,5 +1,6 @@
 // Spells out, outside regions, the operators that the stock ExecuTorch runtime does not have.
 #include <cmath>
+#include <limits>
 
 #include "passes/match.h"
 #include "passes/passes.h"
@@ -121,6 +122,31 @@ V IndexPut(Builder& b, std::vector<ValueId> operands, const std::vector<Attr>& a
   return results[0];
 }
 
+// scale = max|x| / 127 in 16 significant bits (times 2^8 + 1 and back, after Veltkamp), q = x / scale rounded.
+Result<std::vector<ValueId>> QuantizeRows(Builder& b, ValueId x) {
+  const auto with = [&](OpId op, ValueId v, double scalar) { return b.Emit(op, {v, b.Splat(scalar, DType::kF32)}); };
+  DT_ASSIGN_OR_RETURN(const ValueId magnitudes, b.Emit(OpId::kAbs, {x}));
+  DT_ASSIGN_OR_RETURN(const ValueId most, b.Emit(OpId::kAmax, {magnitudes}, {{"dim", Attr::Ints({-1})}, {"keepdim", true}}));
+  DT_ASSIGN_OR_RETURN(const ValueId exact, with(OpId::kDiv, most, 127));
+  DT_ASSIGN_OR_RETURN(const ValueId large, with(OpId::kMul, exact, 257));
+  DT_ASSIGN_OR_RETURN(const ValueId rest, b.Emit(OpId::kSub, {large, exact}));
+  DT_ASSIGN_OR_RETURN(const ValueId scale, b.Emit(OpId::kSub, {large, rest}));
+  // A row of zeros has the scale 0, by which nothing is divided.
+  DT_ASSIGN_OR_RETURN(const ValueId divisor, with(OpId::kMaximum, scale, std::numeric_limits<float>::min()));
+  DT_ASSIGN_OR_RETURN(const ValueId quotients, b.Emit(OpId::kDiv, {x, divisor}));
+  DT_ASSIGN_OR_RETURN(const ValueId bounded, b.Emit(OpId::kClamp, {quotients}, {{"min", -127.0}, {"max", 127.0}}));
+  // Adding 1.5 * 2^23 rounds to an integer, ties to even.
+  DT_ASSIGN_OR_RETURN(const ValueId shifted, with(OpId::kAdd, bounded, 12582912));
+  DT_ASSIGN_OR_RETURN(const ValueId rounded, with(OpId::kSub, shifted, 12582912));
+  DT_ASSIGN_OR_RETURN(const ValueId rows, b.Emit(OpId::kToDtype, {rounded}, {{"out_dtype", DType::kI8}}));
+  return std::vector<ValueId>{rows, scale};
+}
+
+V DequantizeRows(Builder& b, ValueId rows, ValueId scale) {
+  DT_ASSIGN_OR_RETURN(const ValueId integers, b.Emit(OpId::kToDtype, {rows}, {{"out_dtype", DType::kF32}}));
+  return b.Emit(OpId::kMul, {integers, scale});
+}
+
 Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   const OpId op = c.graph.node(id).op;
   const std::vector<ValueId> o = c.graph.node(id).operands;
@@ -140,6 +166,11 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
       if (v.ok() && *v == kNone) return Replacement();
       break;
     }
+    case OpId::kQuantizeRows: {
+      DT_ASSIGN_OR_RETURN(std::vector<ValueId> pair, QuantizeRows(b, o[0]));
+      return Replacement(std::move(pair));
+    }
+    case OpId::kDequantizeRows: v = DequantizeRows(b, o[0], o[1]); break;
     case OpId::kMatmul: v = Matmul(b, o[0], o[1]); break;
     case OpId::kAttention: {
       const Attr scale = GetAttr(c.graph.node(id), "scale");

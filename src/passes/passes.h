@@ -33,6 +33,8 @@ Status FuseSilu(Module& module);
 Status FuseAttention(Module& module);
 Status CausalPositions(Module& module);
 Status RemoveCommonNodes(Module& module);
+// After quantization, for our runtime alone.
+Status FuseQuantizedAttention(Module& module);
 // Only for --runtime executorch: makes the mask of an attention an additive float tensor, and spells out the operators that the stock
 // runtime lacks (outside regions).
 Status AdditiveMasks(Module& module);

@@ -40,6 +40,7 @@ TEST(Golden, EveryPassHasAFile) {
   for (const std::string& file : GoldenFiles()) stems.insert(std::filesystem::path(file).stem().string());
   for (const Pass& pass : CorePasses())
     EXPECT_TRUE(pass.name == "canonicalize_again" || stems.contains(std::string(pass.name))) << pass.name;
+  EXPECT_TRUE(stems.contains("fuse_quantized_attention"));
   EXPECT_TRUE(stems.contains("additive_masks"));
   EXPECT_TRUE(stems.contains("decompose_for_stock"));
   EXPECT_TRUE(stems.contains("expand_quantized"));

@@ -4,13 +4,14 @@
 #include "quant/calibration.h"
 #include "quant/compensate.h"
 #include "quant/layers.h"
+#include "quant/state_storage.h"
 #include "quant/static_int8.h"
 #include "quant/weights.h"
 
 namespace dovetail {
 
 Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& report) {
-  const StateSets before = CollectStates(module);
+  StateSets before = CollectStates(module);
   module.form = Form::kQuantized;
   if (options.scheme) {
     WeightQuantizer weights(module);
@@ -25,8 +26,13 @@ Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& 
     }
     DT_RETURN_IF_ERROR((is_static ? QuantizeStatic : QuantizeLayers)(module, options, weights, report));
   }
-  if (options.int8_states) return Unsupported("--state int8 is not in this version");
+  if (options.int8_states) DT_RETURN_IF_ERROR(StoreStatesAsInt8(module, report));
   DT_RETURN_IF_ERROR(Verify(module));
+  // The scales of a state are read and written where it is, and nowhere else.
+  for (const auto& g : module.graphs)
+    for (const std::string& name : report.int8_states)
+      for (std::set<std::string>* set : {&before.read, &before.written})
+        if (const std::string state = StrCat(g->name, ".", name); set->contains(state)) set->insert(ScalesOf(state));
   return CheckStates(before, CollectStates(module));
 }
 

@@ -35,6 +35,7 @@ struct LayerReport {
 
 struct QuantizeReport {
   std::vector<LayerReport> layers;        // in order of execution, each module path once per node
+  std::vector<std::string> int8_states;   // each now i8, with its scales in a state NAME.scale
   std::vector<std::string> warnings;      // "state 'x' stays float: ..."
 };
 
