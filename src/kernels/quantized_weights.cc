@@ -1,5 +1,7 @@
 #include "kernels/quantized_weights.h"
 
+#include <type_traits>
+
 #include "kernels/simd.h"
 
 namespace dovetail {
@@ -46,48 +48,73 @@ DT_INLINE void AddGroup(const Words* words, const float* x, Floats* evens, Float
   }
 }
 
-// kHalves: a block is half a group, which then has two scales.
-template <int R, bool kHalves>
-DT_INLINE void NibbleTile(const NibbleRows& w, const GroupedRow& row, int64_t n, float* out) {
-  const int64_t row_bytes = w.columns / 2, block = w.columns / w.blocks, step = kHalves ? kGroup : block;
+// A group of two blocks has the first one's scale in the first half of its lanes, the other's in the second. (Two bf16 as one number: GCC
+// makes better code of that than of two floats.)
+DT_INLINE Floats ScalesOf(uint32_t pair) {
+  Words first = {}, second = {};
+  for (int64_t i = 0; i < kLanes; ++i) (i < kLanes / 2 ? first : second)[i] = 0xffff0000;
+  const Words both = Words{} + pair;
+  return reinterpret_cast<Floats>(((both << 16) & first) | (both & second));
+}
+
+// R rows, whose blocks are half a group; the last group may be a half one.
+template <int R>
+DT_INLINE void HalvesTile(const NibbleRows& w, const GroupedRow& row, int64_t n, float* out) {
+  const int64_t row_bytes = w.columns / 2;
   const uint8_t* bytes = w.bytes + n * row_bytes;
   const uint16_t* scales = w.scales + n * w.blocks;
   Floats totals[R] = {};
-  for (int64_t begin = 0, b = 0; begin < w.columns; begin += step, b += kHalves ? 2 : 1) {
-    Floats evens[R] = {}, odds[R] = {};
-    for (int64_t k = begin; k < begin + step; k += kGroup) {
-      Words words[R] = {};
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) {
-        const uint8_t* from = bytes + r * row_bytes + k / 2;
-        if (!kHalves || k + kGroup <= w.columns) std::memcpy(&words[r], from, sizeof(Words));
-        else std::memcpy(&words[r], from, sizeof(Words) / 2);
-      }
-      const Floats start = simd::LoadFloats(row.starts + k / 8);
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) evens[r] += start;
-      AddGroup<R>(words, row.x + k, evens, odds);
-    }
+  const auto add = [&](int64_t k, auto bytes_there) __attribute__((always_inline)) {
+    constexpr size_t kBytes = decltype(bytes_there)::value;
+    Words words[R];
+    Floats evens[R], odds[R];
+    const Floats start = simd::LoadFloats(row.starts + k / 8);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
-      const float scale = BFloat16ToFloat(scales[r * w.blocks + b]);
-      if constexpr (kHalves) {
-        const float second = b + 1 < w.blocks ? BFloat16ToFloat(scales[r * w.blocks + b + 1]) : 0;
-        totals[r] += (evens[r] + odds[r]) * simd::Halves(scale, second);
-      } else {
-        totals[r] += (evens[r] + odds[r]) * scale;
-      }
+      if constexpr (kBytes < sizeof(Words)) words[r] = Words{};
+      std::memcpy(&words[r], bytes + r * row_bytes + k / 2, kBytes);
+      evens[r] = start;
+      odds[r] = Floats{};
     }
-  }
+    AddGroup<R>(words, row.x + k, evens, odds);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      uint32_t pair = 0;
+      std::memcpy(&pair, scales + r * w.blocks + k / (kGroup / 2), kBytes < sizeof(Words) ? 2 : 4);
+      totals[r] += (evens[r] + odds[r]) * ScalesOf(pair);
+    }
+  };
+  int64_t k = 0;
+  for (; k + kGroup <= w.columns; k += kGroup) add(k, std::integral_constant<size_t, sizeof(Words)>());
+  if (k < w.columns) add(k, std::integral_constant<size_t, sizeof(Words) / 2>());
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) out[n + r] = simd::Sum(totals[r]);
 }
 
-template <bool kHalves>
-DT_INLINE void NibbleTiles(const NibbleRows& w, const GroupedRow& row, int64_t rows, float* out) {
-  int64_t n = 0;
-  for (; n + 4 <= rows; n += 4) NibbleTile<4, kHalves>(w, row, n, out);
-  for (; n < rows; ++n) NibbleTile<1, kHalves>(w, row, n, out);
+// R rows, whose blocks are whole groups.
+template <int R>
+DT_INLINE void BlocksTile(const NibbleRows& w, const GroupedRow& row, int64_t n, float* out) {
+  const int64_t row_bytes = w.columns / 2, block = w.columns / w.blocks;
+  const uint8_t* bytes = w.bytes + n * row_bytes;
+  const uint16_t* scales = w.scales + n * w.blocks;
+  Floats totals[R] = {};
+  for (int64_t b = 0; b < w.blocks; ++b) {
+    Floats evens[R] = {}, odds[R] = {};
+    for (int64_t k = b * block; k < (b + 1) * block; k += kGroup) {
+      Words words[R];
+      const Floats start = simd::LoadFloats(row.starts + k / 8);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        std::memcpy(&words[r], bytes + r * row_bytes + k / 2, sizeof(Words));
+        evens[r] += start;
+      }
+      AddGroup<R>(words, row.x + k, evens, odds);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) totals[r] += (evens[r] + odds[r]) * BFloat16ToFloat(scales[r * w.blocks + b]);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) out[n + r] = simd::Sum(totals[r]);
 }
 
 }  // namespace
@@ -130,8 +157,14 @@ void Group(const float* from, int64_t columns, float* x, float* starts) {
 }
 
 DT_VECTORIZED void MultiplyNibbles(const NibbleRows& w, const GroupedRow& row, int64_t rows, float* out) {
-  if (w.columns / w.blocks < kGroup) NibbleTiles<true>(w, row, rows, out);
-  else NibbleTiles<false>(w, row, rows, out);
+  int64_t n = 0;
+  if (w.columns / w.blocks < kGroup) {
+    for (; n + 4 <= rows; n += 4) HalvesTile<4>(w, row, n, out);
+    for (; n < rows; ++n) HalvesTile<1>(w, row, n, out);
+  } else {
+    for (; n + 4 <= rows; n += 4) BlocksTile<4>(w, row, n, out);
+    for (; n < rows; ++n) BlocksTile<1>(w, row, n, out);
+  }
 }
 
 // Plain loops, which GCC makes multiply-and-add of pairs (pmaddwd).

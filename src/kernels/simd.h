@@ -40,14 +40,6 @@ DT_INLINE Floats Splat(float x) {
   return Floats{x, x, x, x};
 #endif
 }
-// The first half of the lanes one number, the others another.
-DT_INLINE Floats Halves(float a, float b) {
-#ifdef __x86_64__
-  return Floats{a, a, a, a, b, b, b, b};
-#else
-  return Floats{a, a, b, b};
-#endif
-}
 DT_INLINE Floats LoadFloats(const float* p) {
   Floats v;
   std::memcpy(&v, p, sizeof(v));

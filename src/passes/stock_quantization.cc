@@ -176,7 +176,8 @@ Result<Replacement> DecomposeQuantized(RewriteContext& c, NodeId id) {
       const float scale = static_cast<float>(GetAttr(n, "scale").Number());
       const double zero_point = GetAttr(n, "zero_point").Number();
       const DType to = b.type(n.results[0]).dtype;
-      v = QuantizeWith(b, o[0], b.Splat(static_cast<double>(scale), DType::kF64), b.Splat(zero_point, DType::kF64), to);
+      const ValueId scales = b.Splat(static_cast<double>(scale), DType::kF64), zero_points = b.Splat(zero_point, DType::kF64);
+      v = QuantizeWith(b, o[0], scales, zero_points, to);
       break;
     }
     case OpId::kDequantize: v = Dequantize(b, o[0], static_cast<float>(GetAttr(n, "scale").Number()), GetAttr(n, "zero_point").Int()); break;
