@@ -51,10 +51,10 @@ OpSample Int8(const OpSample& s) {
 
 TEST(AttentionTest, RowsOfInt8) {
   EXPECT_NE(FindKernel(OpId::kQuantizedAttention), GetOp(OpId::kQuantizedAttention).reference);
-  for (std::array<int64_t, 3> heads : {std::array<int64_t, 3>{1, 1, 1}, {2, 4, 2}, {1, 6, 2}, {3, 5, 5}})
-    for (int64_t rows : {1, 2, 33})
-      for (int64_t keys : {1, 64, 65, 300})
-        for (int64_t width : {Pick({1, 3, 7}), Pick({16, 64, 65}), Pick({128, 130})}) {
+  for (std::array<int64_t, 3> heads : {std::array<int64_t, 3>{1, 1, 1}, {2, 4, 2}, {1, 6, 2}})
+    for (int64_t rows : {1, 33})
+      for (int64_t keys : {1, 65, 300})
+        for (int64_t width : {Pick({1, 3, 7, 16, 64}), Pick({65, 128, 130})}) {
           Check(Int8(Attention(heads, rows, keys, width, Pick({1, 8, 33, 64, 100}))));
           if (keys >= rows) Check(Int8(Attention(heads, rows, keys, width, width, {}, Positions(rows, keys - rows), {{"is_causal", Pick({0, 1}) == 1}, {"scale", 0.7}})));
         }
