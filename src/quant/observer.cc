@@ -52,13 +52,12 @@ class ClippingError {
 
 void Observer::Add(std::span<const float> values, size_t call) {
   float low = INFINITY, high = -INFINITY;
-  uint64_t nans = 0, infinities = 0, zeros = 0;
+  uint64_t nans = 0, infinities = 0;
   for (float v : values) {
     if (!std::isfinite(v)) {
       (std::isnan(v) ? nans : infinities) += 1;
       continue;
     }
-    zeros += v == 0;
     low = std::min(low, v);
     high = std::max(high, v);
   }
@@ -69,7 +68,6 @@ void Observer::Add(std::span<const float> values, size_t call) {
   min_ = finite_ ? std::min(min_, low) : low;
   max_ = finite_ ? std::max(max_, high) : high;
   finite_ += values.size() - nans - infinities;
-  zeros_ += zeros;
   ++calls_;
   sum_min_ += static_cast<double>(low);
   sum_max_ += static_cast<double>(high);
@@ -87,7 +85,6 @@ void Observer::Merge(const Observer& other) {
     max_ = finite_ ? std::max(max_, other.max_) : other.max_;
   }
   finite_ += other.finite_;
-  zeros_ += other.zeros_;
   nans_ += other.nans_;
   infinities_ += other.infinities_;
   calls_ += other.calls_;
