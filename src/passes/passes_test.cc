@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "ir/builder.h"
 #include "passes/golden.h"
 #include "passes/passes.h"
 
@@ -44,6 +45,23 @@ TEST(Golden, EveryPassHasAFile) {
   EXPECT_TRUE(stems.contains("additive_masks"));
   EXPECT_TRUE(stems.contains("decompose_for_stock"));
   EXPECT_TRUE(stems.contains("expand_quantized"));
+}
+
+TEST(RemoveCommonNodes, KeepsLargeConstantsOfDifferentRecipesApart) {
+  Module m;
+  m.form = Form::kCore;
+  m.graphs.push_back(std::make_unique<Graph>("f"));
+  Graph& g = *m.graphs[0];
+  const TensorType type(DType::kI8, {Dim(8192)});
+  Builder b(m, g);
+  for (int fill : {1, 2}) {
+    m.constants.push_back(MakeRecipeConstant(StrCat("w", fill), type, [fill](std::byte* to) { std::fill_n(to, 8192, static_cast<std::byte>(fill)); }));
+    g.outputs.push_back(b.Const(static_cast<uint32_t>(m.constants.size() - 1)));
+  }
+  g.outputs.push_back(b.Const(1));
+  ASSERT_TRUE(RemoveCommonNodes(m).ok());
+  EXPECT_NE(g.outputs[0], g.outputs[1]);
+  EXPECT_EQ(g.outputs[1], g.outputs[2]);
 }
 
 constexpr char kGraph[] = "module {\n  graph @f(%x: f32[2]) -> {\n";

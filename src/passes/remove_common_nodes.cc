@@ -9,7 +9,7 @@
 namespace dovetail {
 namespace {
 
-constexpr size_t kMaxComparedBytes = 4096;  // larger constants are the same when they are the same view of the same bytes
+constexpr size_t kMaxComparedBytes = 4096;  // larger constants are the same when they are the same view of the same bytes, or made by the same recipe
 
 // A text that two constants share only if they hold the same.
 std::string Contents(const Constant& c) {
@@ -20,7 +20,7 @@ std::string Contents(const Constant& c) {
     c.CopyTo(reinterpret_cast<std::byte*>(bytes.data()));
     return StrCat(key, " = ", bytes);
   }
-  key += StrCat(" view of ", reinterpret_cast<uintptr_t>(c.storage.data()), "+", c.offset, " ", Name(c.stored));
+  key += StrCat(" view of ", reinterpret_cast<uintptr_t>(c.identity()), " ", Name(c.stored));
   for (int64_t s : c.strides) key += StrCat(",", s);
   return key;
 }
