@@ -77,8 +77,11 @@ def sequence(values, prefix):
 
 QUANTIZED = """
     linear linear_no_bias linear_relu linear_to_f32 linear_of_f32 linear_beyond_the_ratio linear_dynamic linear_dynamic_no_bias linear_dynamic_blocks
-    conv_plain conv_one_channel conv_no_bias conv_groups conv_depthwise conv_depthwise_twice conv_transposed conv_one_dim conv_to_f32 chain classifier
-    conv_dynamic_plain conv_dynamic_one_by_one conv_dynamic_no_bias conv_dynamic_groups conv_dynamic_depthwise conv_dynamic_one_dim
+    conv_plain conv_one_by_one conv_one_channel conv_no_bias conv_groups conv_depthwise conv_depthwise_twice conv_transposed conv_transposed_groups
+    conv_one_dim conv_one_dim_batch conv_one_dim_depthwise pad_before_one_dim conv_to_f32 chain classifier
+    conv_dynamic_plain conv_dynamic_one_by_one conv_dynamic_one_channel conv_dynamic_no_bias conv_dynamic_groups conv_dynamic_depthwise
+    conv_dynamic_depthwise_twice conv_dynamic_transposed conv_dynamic_transposed_groups conv_dynamic_one_dim conv_dynamic_one_dim_batch
+    conv_dynamic_one_dim_depthwise
 """.split()
 
 

@@ -173,7 +173,15 @@ std::vector<Case> Networks() {
   const Weighted first = {kConvolution, "4,3,3,3", "s0,4,8,8", 4, Conv("1,1", "1,1", "1,1", 1)};
   return {
       {"conv_to_f32", Expand(StrCat(Constants(last), "graph @f(%x: i8[s0,4,8,9]Q(0.05,3)) {\n", Reads(last),
-                                    " %y = quantized_convolution %x, _, _, %w, %s, %b", last.attrs, " : f32[s0,8,8,9]\n %g = gelu %y : f32[s0,8,8,9]\n return %g\n}"))},
+                                    " %y = quantized_convolution %x, _, _, %w, %s, %b", last.attrs,
+                                    " : f32[s0,8,8,9]\n %g = gelu %y : f32[s0,8,8,9]\n return %g\n}"))},
+      // Constants in the order of dims that the convolution leaves, one for each element of its result.
+      {"constants_channels_last",
+       Expand(StrCat("constant @m : i8[1,4,8,8]Q(0.05,5) = external\n", Constants(first), "graph @f(%x: i8[s0,3,8,8]Q(0.03,0)) {\n", Reads(first),
+                     " %m = const @m : i8[1,4,8,8]Q(0.05,5)\n %y = quantized_convolution %x, _, _, %w, %s, %b", first.attrs,
+                     " : i8[s0,4,8,8]Q(0.1,3)\n %a = add %y, %m : i8[s0,4,8,8]Q(0.12,-30)\n %b2 = maximum %a, %m : i8[s0,4,8,8]Q(0.1,-30)\n"
+                     " return %a, %b2\n}")),
+       false, 0, 2},
       {"chain",
        Expand(StrCat("constant @m : i8[1,4,1,1]Q(0.01,5) = [1,-50,77,100]\n", Constants(first), "graph @f(%x: f32[s0,3,8,8]) {\n", Reads(first),
                      " %m = const @m : i8[1,4,1,1]Q(0.01,5)\n %q = quantize %x {scale=0.03, zero_point=0, out_dtype=i8} : i8[s0,3,8,8]Q(0.03,0)\n"
@@ -185,8 +193,8 @@ std::vector<Case> Networks() {
        false, 0, 2},
       // A step off in each of its layers is more in the last.
       {"classifier",
-       Expand(StrCat("constant @v : i8[5,4]{per_channel axis=0} = external\nconstant @sv : f32[5] = external\n", Constants(first), "graph @f(%x: f32[s0,3,8,8]) {\n",
-                     Reads(first), " %v = const @v : i8[5,4]{per_channel axis=0}\n %sv = const @sv : f32[5]\n"
+       Expand(StrCat("constant @v : i8[5,4]{per_channel axis=0} = external\nconstant @sv : f32[5] = external\n", Constants(first),
+                     "graph @f(%x: f32[s0,3,8,8]) {\n", Reads(first), " %v = const @v : i8[5,4]{per_channel axis=0}\n %sv = const @sv : f32[5]\n"
                      " %q = quantize %x {scale=0.03, zero_point=0, out_dtype=i8} : i8[s0,3,8,8]Q(0.03,0)\n"
                      " %y = quantized_convolution %q, _, _, %w, %s, %b", first.attrs, " : i8[s0,4,8,8]Q(0.1,3)\n"
                      " %g = sigmoid %y : i8[s0,4,8,8]Q(0.00390625,-128)\n %m = mul %y, %g : i8[s0,4,8,8]Q(0.1,-100)\n"

@@ -31,9 +31,10 @@ size_t Converts(const std::string& name) {
 }
 
 TEST(StaticForm, ConvertsNothing) {
-  for (const char* name : {"linear", "linear_no_bias", "linear_relu", "add", "add_broadcast", "add_constant", "sub", "sub_broadcast_first", "mul", "relu", "clamp",
-                           "sigmoid", "tanh", "abs", "neg", "exp", "cos", "view_permute_slice", "cat", "pad", "pad_before_one_dim", "max_pool", "mean_spatial",
-                           "outputs", "conv_plain", "conv_depthwise", "conv_transposed_groups", "conv_one_dim"})
+  for (const char* name :
+       {"linear", "linear_no_bias", "linear_relu", "add", "add_broadcast", "add_constant", "sub", "sub_broadcast_first", "mul", "relu", "clamp", "sigmoid",
+        "tanh", "abs", "neg", "exp", "cos", "view_permute_slice", "cat", "pad", "pad_before_one_dim", "max_pool", "mean_spatial", "outputs", "conv_plain",
+        "conv_depthwise", "conv_transposed_groups", "conv_one_dim"})
     EXPECT_EQ(Converts(name), 0u) << name;
 }
 
