@@ -68,8 +68,10 @@ void WarnOfSlowProducts(const Module& module, QuantizeReport& report) {
   for (const auto& g : module.graphs)
     for (NodeId id : g->order) products += g->node(id).op == OpId::kQuantizedLinear || g->node(id).op == OpId::kQuantizedConvolution;
   if (products)
-    report.warnings.push_back(StrCat(products, " quantized products are outside XNNPACK; the stock ExecuTorch runtime computes their weights in f32 in each call, which is "
-                                     "slow and takes memory. --runtime dovetail has kernels for them; of the schemes, int4 and int8-dynamic have XNNPACK's"));
+    report.warnings.push_back(StrCat(products,
+                                     " quantized products are outside XNNPACK; the stock ExecuTorch runtime computes their weights in f32 in each call, "
+                                     "which is slow and takes memory. --runtime dovetail has kernels for them; of the schemes, int4 and int8-dynamic "
+                                     "have XNNPACK's"));
 }
 
 Status RunNamed(std::string_view pass, Module& module) { return RunPass(*FindPass(pass), module); }

@@ -56,7 +56,8 @@ void ManyFloatRows(const KernelContext& c, const Shape& s) {
       const int64_t count = std::min(kInner, s.inner - k);
       for (int64_t n = begin; n < end; ++n) UnpackFloats(s.matrix, n, k, count, unpacked + (n - begin) * kInner);
       for (int64_t r = 0; r < s.rows; r += kRows)
-        MultiplyTransposed({std::min(kRows, s.rows - r), end - begin, count, x + r * s.inner + k, s.inner, unpacked, kInner, out + r * s.columns + begin, s.columns});
+        MultiplyTransposed({std::min(kRows, s.rows - r), end - begin, count, x + r * s.inner + k, s.inner, unpacked, kInner,
+                            out + r * s.columns + begin, s.columns});
     }
   });
 }

@@ -14,7 +14,8 @@ SampleTensor HalfFloats(std::vector<int64_t> sizes) {
   const SampleTensor floats = Floats(sizes, 0.2f);
   SampleTensor t{DType::kBF16, std::move(sizes), {}};
   t.bytes.resize(t.view().nbytes());
-  for (int64_t i = 0; i < t.view().numel(); ++i) t.view().as<uint16_t>()[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(floats.view().as<float>()[i]) >> 16);
+  const uint32_t* bits = floats.view().as<uint32_t>();
+  for (int64_t i = 0; i < t.view().numel(); ++i) t.view().as<uint16_t>()[i] = static_cast<uint16_t>(bits[i] >> 16);
   return t;
 }
 
@@ -60,8 +61,8 @@ TEST(QuantizedKernelsTest, DynamicRows) {
 }
 
 TEST(QuantizedKernelsTest, Linear) {
-  for (int64_t rows : {0, 1, 2, 3, 4, 5, 70})
-    for (int64_t columns : {1, 3, 4, 31, 150}) {
+  for (int64_t rows : {0, 1, 2, 4, 70})
+    for (int64_t columns : {1, 3, 4, 21}) {
       for (int64_t inner : {1, 7, 8, 65, 600, 1100}) CheckLinear({rows, inner}, ByteWeight(columns, inner), Pick({0, 1}) == 1);
       for (int64_t block : {3, 8, 16, 32, 64, 1100}) {
         const int64_t inner = 2 * block * Pick({1, 2, 5});

@@ -99,8 +99,10 @@ TEST(StockQuantization, Linear) {
 
 TEST(StockQuantization, Convolution) {
   const std::string attrs = "{stride=[1], padding=[1], dilation=[1], transposed=false, output_padding=[0], groups=1}";
-  Check(StrCat("(%x: f32[2,3,8], %w: i8[4,3,3], %s: f32[4], %b: f32[4]) {\n %y = quantized_convolution %x, _, _, %w, %s, %b ", attrs, " : f32[2,4,8]\n return %y\n }"));
-  Check(StrCat("(%x: f32[2,3,8], %w: i8[4,3,3], %s: f32[4]) {\n %q, %f, %z = quantize_dynamic %x {num_nonbatch_dims=2} : i8[2,3,8]{dynamic per_row}, f32[2], i32[2]\n",
+  Check(StrCat("(%x: f32[2,3,8], %w: i8[4,3,3], %s: f32[4], %b: f32[4]) {\n",
+               " %y = quantized_convolution %x, _, _, %w, %s, %b ", attrs, " : f32[2,4,8]\n return %y\n }"));
+  Check(StrCat("(%x: f32[2,3,8], %w: i8[4,3,3], %s: f32[4]) {\n",
+               " %q, %f, %z = quantize_dynamic %x {num_nonbatch_dims=2} : i8[2,3,8]{dynamic per_row}, f32[2], i32[2]\n",
                " %y = quantized_convolution %q, %f, %z, %w, %s, _ ", attrs, " : f32[2,4,8]\n return %y\n }"));
 }
 

@@ -148,7 +148,8 @@ def convolutions(r):
     one = dict(stride=[1], padding=[0], dilation=[1], transposed=False, output_padding=[0], groups=1)
     (operands, _), (rows, _) = inputs_of(rand(2, 3, 7), 2)
     q, scale = ints(128, 4, 3, 3, dtype=torch.int8), torch.rand(4)
-    for bad in ([*operands, q, scale[:3], None], [rows[0], None, None, q, scale, None], [operands[0], *rows[1:], q, scale, None], [*operands, q.float(), scale, None]):
+    for bad in ([*operands, q, scale[:3], None], [rows[0], None, None, q, scale, None], [operands[0], *rows[1:], q, scale, None],
+                [*operands, q.float(), scale, None]):
         r.sample("quantized_convolution", bad, error="invalid argument", **one)
 
 
