@@ -185,7 +185,7 @@ TEST(FileErrors, DamagedContents) {
                        "save the model again with torch 2.10 or newer"));
   EXPECT_TRUE(Contains(ErrorOfChanged("state_init", "_constants_config.json", "\"use_pickle\": false", "\"use_pickle\": true"),
                        "is stored as a Python pickle"));
-  EXPECT_TRUE(Contains(ErrorOf("quantized/ao_8da4w_subclass"), "call torchao.utils.unwrap_tensor_subclass(model) before torch.export.export"));
+  EXPECT_TRUE(Contains(ErrorOf("tests/fixtures/quantized/ao_8da4w_subclass.pt2"), "call torchao.utils.unwrap_tensor_subclass(model) before torch.export.export"));
   const Bytes without_data = Repacked("state_init", [](std::string& name, std::string&) { return name.find("/tensor_") == std::string::npos; });
   EXPECT_TRUE(Contains(ErrorOfBytes(without_data), "the archive has no member 'archive/data/constants/tensor_0'"));
   EXPECT_TRUE(Contains(ErrorOfBytes(Repacked("state_init", [](std::string& name, std::string& content) {

@@ -20,8 +20,10 @@ void SumOrMean(Call& c) {
   ValueId x = c.Tensor("self");
   // Sums of integers and bool are i64, as torch's.
   const DType own = c.type(x).dtype;
-  x = c.Convert(x, c.Type("dtype", kOp == OpId::kSum && !IsFloat(own) ? DType::kI64 : own));
-  c.Return(Reduce(c, kOp, x, Dims(c, c.shape(x).rank()), c.Bool("keepdim", false)));
+  const DType dtype = c.Type("dtype", kOp == OpId::kSum && !IsFloat(own) ? DType::kI64 : own);
+  x = c.Convert(x, dtype);
+  // Narrower integers wrap around at last as they would at each step.
+  c.Return(c.Convert(Reduce(c, kOp, x, Dims(c, c.shape(x).rank()), c.Bool("keepdim", false)), dtype));
 }
 
 ValueId Extreme(Call& c, bool max, ValueId x, const Attr& dims, bool keepdim) {

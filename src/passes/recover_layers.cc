@@ -79,7 +79,9 @@ std::optional<IntegerProduct> MatchIntegerProduct(const Module& module, const Gr
   const Constant* corrected = nullptr;
   if (const auto [minuend, correction] = MatchBinary(g, v, OpId::kSub); minuend != kNone) {
     const auto scaled = MatchScalar(module, g, correction, OpId::kMul);
-    const Node* sum = scaled && scaled->scalar == 128 ? g.producer_if(scaled->value, OpId::kSum) : nullptr;
+    if (!scaled || scaled->scalar != 128) return std::nullopt;
+    const ValueId wide = MatchUnary(g, scaled->value, OpId::kToDtype);
+    const Node* sum = g.producer_if(wide == kNone ? scaled->value : wide, OpId::kSum);
     if (!sum || !GetAttr(*sum, "keepdim").Bool() || GetAttr(*sum, "dim").Dims() != std::vector<Dim>{0}) return std::nullopt;
     corrected = MatchTransposedAs(module, g, sum->operands[0], DType::kI32);
     if (!corrected) return std::nullopt;

@@ -53,9 +53,9 @@ constexpr double kStep = 1.0 / 255;
 constexpr Fixture kFixtures[] = {
     {"pt2e_static_per_channel", 1.1 * kStep, 1.1 * kStep, 1, 4, 0, 0, 2},
     {"pt2e_static_per_tensor", 1.1 * kStep, 1.1 * kStep, 1, 4, 0, 0, 2},
-    {"pt2e_static_convolutions", 1.1 * kStep, 1.1 * kStep, 0, 4, 0, 0, 2},
+    {"pt2e_static_convolutions", 1.1 * kStep, 1.1 * kStep, 0, 4, 0, 0, 4},
     {"pt2e_static_conv1d", 1.1 * kStep, 1.1 * kStep, 0, 2, 0, 0, 2},
-    {"pt2e_static_cache", 1.1 * kStep, 1.1 * kStep, 4, 0, 0, 0, 2},
+    {"pt2e_static_cache", 1.1 * kStep, 1.1 * kStep, 4, 0, 0, 0, 8},
     {"pt2e_observed_state", 1e-6, 1e-6, 0, 0, 0, 0, 4},
     {"digits_cnn_pt2e_int8", 1.1 * kStep, 1.1 * kStep, 1, 4, 0, 0, 2},
     {"pt2e_dynamic_shared", 1e-5, 0.02, 7, 0, 0, 4, 0},
