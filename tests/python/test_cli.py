@@ -158,7 +158,8 @@ def test_int8_states_are_two_each(cli, tmp_path):
     program = tmp_path / "int8.pte"
     report = json.loads(cli("compile", "tests/fixtures/llama_tiny_index_put.pt2", "-o", program, "--state", "int8", "--json").stdout)
     assert [s["dtype"] for s in report["states"]] == ["i8", "f32"] * 4
-    assert all(b["name"] == a["name"] + ".scale" and b["shape"] == [*a["shape"][:-1], 1] for a, b in zip(report["states"][::2], report["states"][1::2]))
+    for rows, scale in zip(report["states"][::2], report["states"][1::2], strict=True):
+        assert scale["name"] == rows["name"] + ".scale" and scale["shape"] == [*rows["shape"][:-1], 1]
     cli("run", program, *files, "-o", tmp_path / "out", "--dump-states")
     for step, file in enumerate(files):
         got = np.load((tmp_path / "out" / file.name).with_suffix(".npz"))
