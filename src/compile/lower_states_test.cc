@@ -132,7 +132,8 @@ TEST(LowerStates, RowsOfInt8AndTheirScalesAreUpdatedInPlace) {
     StateStore states = InitStates(*before).value();
     StateMachine machine(planned);
     for (float call = 1; call < 4; ++call) {
-      std::vector<OwnedTensor> inputs = {OwnedTensor::Make(TensorType(DType::kI8, {Dim(1), Dim(4)})), OwnedTensor::Make(TensorType(DType::kF32, {Dim(1), Dim(1)}))};
+      std::vector<OwnedTensor> inputs = {OwnedTensor::Make(TensorType(DType::kI8, {Dim(1), Dim(4)})),
+                                         OwnedTensor::Make(TensorType(DType::kF32, {Dim(1), Dim(1)}))};
       for (int8_t i = 0; i < 4; ++i) inputs[0].view().as<int8_t>()[i] = static_cast<int8_t>(30 * i - 40 + static_cast<int>(call));
       *inputs[1].view().as<float>() = call / 8;
       auto want = Interpret(*before, *before->graphs[0], inputs, states);

@@ -56,7 +56,9 @@ TEST(AttentionTest, RowsOfInt8) {
       for (int64_t keys : {1, 65, 300})
         for (int64_t width : {Pick({1, 3, 7, 16, 64}), Pick({65, 128, 130})}) {
           Check(Int8(Attention(heads, rows, keys, width, Pick({1, 8, 33, 64, 100}))));
-          if (keys >= rows) Check(Int8(Attention(heads, rows, keys, width, width, {}, Positions(rows, keys - rows), {{"is_causal", Pick({0, 1}) == 1}, {"scale", 0.7}})));
+          if (keys < rows) continue;
+          const bool causal = Pick({0, 1}) == 1;
+          Check(Int8(Attention(heads, rows, keys, width, width, {}, Positions(rows, keys - rows), {{"is_causal", causal}, {"scale", 0.7}})));
         }
   for (Mask kind : {Mask::kBool, Mask::kFloat})
     for (int64_t rows : {1, 35})

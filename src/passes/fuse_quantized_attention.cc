@@ -11,10 +11,9 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   const Node* key = c.graph.producer_if(n.operands[1], OpId::kDequantizeRows);
   const Node* value = c.graph.producer_if(n.operands[2], OpId::kDequantizeRows);
   if (!key || !value) return Replacement();
-  DT_ASSIGN_OR_RETURN(std::vector<ValueId> results,
-                      c.builder.EmitWith(OpId::kQuantizedAttention,
-                                         {n.operands[0], key->operands[0], value->operands[0], key->operands[1], value->operands[1], n.operands[3], n.operands[4]},
-                                         std::vector<Attr>(n.attrs)));
+  const ValueId query = n.operands[0], mask = n.operands[3], positions = n.operands[4];
+  std::vector<ValueId> operands = {query, key->operands[0], value->operands[0], key->operands[1], value->operands[1], mask, positions};
+  DT_ASSIGN_OR_RETURN(std::vector<ValueId> results, c.builder.EmitWith(OpId::kQuantizedAttention, std::move(operands), n.attrs));
   return Replacement(std::move(results));
 }
 

@@ -21,7 +21,7 @@ constexpr Pass kCore[] = {
 };
 
 constexpr Pass kOthers[] = {
-    {"fuse_quantized_attention", FuseQuantizedAttention, "after quantization, which makes the rows of int8; not for the stock runtime, where attention runs in floats"},
+    {"fuse_quantized_attention", FuseQuantizedAttention, "after quantization made rows of int8; the attention of the stock runtime runs in floats"},
     {"unroll_recurrent", UnrollRecurrent, "the stock runtime has no scans; before partitioning, so that the steps' linears are delegated"},
     {"additive_masks", AdditiveMasks, "XNNPACK has no bool and no compare: the mask enters regions as floats, made once"},
     {"decompose_for_stock", DecomposeForStock, "the stock runtime has none of our fused operators; regions keep them"},

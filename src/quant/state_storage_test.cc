@@ -113,7 +113,8 @@ struct WriteKind {
 };
 const WriteKind kWriteKinds[] = {
     {"index_put", "    %u = index_put %r, _, %pos, %x : f32[2,6,8]\n"},
-    {"values that broadcast", "    %0 = view %x {size=[2,8]} : f32[2,8]\n    %1 = view %0 {size=[2,1,8]} : f32[2,1,8]\n    %u = index_put %r, _, %pos, %1 : f32[2,6,8]\n"},
+    {"values that broadcast", "    %0 = view %x {size=[2,8]} : f32[2,8]\n"
+                              "    %1 = view %0 {size=[2,1,8]} : f32[2,1,8]\n    %u = index_put %r, _, %pos, %1 : f32[2,6,8]\n"},
     {"chained", "    %0 = index_put %r, _, %pos, %one : f32[2,6,8]\n    %u = index_put %0, _, %pos, %x : f32[2,6,8]\n"},
     {"where", "    %m = eq %rows, %pos : bool[6,1]\n    %u = where %m, %x, %r : f32[2,6,8]\n"},
     {"where of a whole mask", "    %0 = eq %rows, %pos : bool[6,1]\n    %m = expand %0 {size=[2,6,8]} : bool[2,6,8]\n    %u = where %m, %x, %r : f32[2,6,8]\n"},

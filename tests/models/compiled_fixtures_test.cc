@@ -32,6 +32,17 @@ OwnedTensor Copy(const TensorView& t) {
   return copy;
 }
 
+// A state as floats, however it is stored.
+Result<OwnedTensor> StateOf(Instance& instance, const std::string& name, DType dtype) {
+  DT_ASSIGN_OR_RETURN(const TensorView state, instance.State(name));
+  if (state.dtype == dtype) return Copy(state);
+  DT_ASSIGN_OR_RETURN(const TensorView scale, instance.State(name + ".scale"));
+  OwnedTensor floats = OwnedTensor::Make(TensorType(dtype, state.type().shape));
+  const TensorView in[] = {state, scale}, out = floats.view();
+  DT_RETURN_IF_ERROR(GetOp(OpId::kDequantizeRows).reference({in, {}, std::span(&out, 1), nullptr, {}}));
+  return floats;
+}
+
 struct Outcome {
   testing::Comparison comparison;
   double worst_state = 0;
@@ -66,8 +77,8 @@ Result<Outcome> CompileAndCompare(const std::string& path, const CompileOptions&
   DT_ASSIGN_OR_RETURN(const Module module, ImportPt2(path));
   DT_ASSIGN_OR_RETURN(const testing::Comparison interpreted, testing::CompareWithReference(module, reference));
   for (size_t s = 0; s < module.states.size(); ++s) {
-    DT_ASSIGN_OR_RETURN(const TensorView state, instance->State(module.states[s].name));
-    DT_ASSIGN_OR_RETURN(const double difference, testing::Difference(Copy(state), interpreted.states[s]));
+    DT_ASSIGN_OR_RETURN(const OwnedTensor state, StateOf(*instance, module.states[s].name, module.states[s].type.dtype));
+    DT_ASSIGN_OR_RETURN(const double difference, testing::Difference(state, interpreted.states[s]));
     outcome.worst_state = std::max(outcome.worst_state, difference);
   }
   return outcome;
@@ -104,6 +115,22 @@ TEST_P(CompiledFixtures, OnTheCpuBackendAlone) {
   EXPECT_EQ((*outcome).delegates, 0u);
   EXPECT_LE((*outcome).comparison.worst, 1e-4) << (*outcome).comparison.worst_name;
   EXPECT_LE((*outcome).worst_state, 1e-4);
+}
+
+// With their caches as int8, models of language still say nearly the same.
+TEST_P(CompiledFixtures, WithInt8States) {
+  const auto module = ImportPt2(GetParam());
+  if (!module.ok() || (*module).states.empty() || GetParam().find("llama") == std::string::npos) GTEST_SKIP() << "no cache";
+  for (const bool stock : {false, true}) {
+    CompileOptions options;
+    options.stock_runtime = stock;
+    options.quantize.int8_states = true;
+    const auto outcome = CompileAndCompare(GetParam(), options);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+    EXPECT_LE((*outcome).comparison.worst, 1e-2) << (*outcome).comparison.worst_name;
+    EXPECT_GT((*outcome).worst_state, 0) << "nothing was quantized";
+    EXPECT_LE((*outcome).worst_state, 1e-2);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CompiledFixtures, ::testing::ValuesIn(Fixtures()), [](const auto& info) {

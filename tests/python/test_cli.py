@@ -88,7 +88,7 @@ def test_refused_exports(cli, tmp_path, name, part):
 
 def test_flags_that_this_version_lacks(cli, tmp_path):
     model = "tests/fixtures/sig_constants.pt2"
-    for flags in (("--quantize", "int8-dynamic"), ("--state", "int8"), ("--calibrate", "calls"), ("--keep-float", "*"), ("--external-weights", "w.ptd")):
+    for flags in (("--quantize", "int8-dynamic"), ("--calibrate", "calls"), ("--keep-float", "*"), ("--external-weights", "w.ptd")):
         done = cli("compile", model, "-o", tmp_path / "a.pte", *flags, code=1)
         assert flags[0] in done.stderr and not (tmp_path / "a.pte").exists()
     assert "there are xnnpack and cpu" in cli("compile", model, "-o", tmp_path / "a.pte", "--backend", "gpu", code=1).stderr
@@ -151,6 +151,22 @@ def test_run_carries_states_over_and_dumps_them(cli, llama, tmp_path, form):
         np.testing.assert_allclose(got["output_0"], want, rtol=0, atol=1e-4 * np.ptp(want))
         states = [k for k in got.files if k.startswith("state.")]
         assert len(states) == 4 and all(np.any(got[k]) for k in states)
+
+
+def test_int8_states_are_two_each(cli, tmp_path):
+    reference, files = calls_of("llama_tiny_index_put", tmp_path, "npz")
+    program = tmp_path / "int8.pte"
+    report = json.loads(cli("compile", "tests/fixtures/llama_tiny_index_put.pt2", "-o", program, "--state", "int8", "--json").stdout)
+    assert [s["dtype"] for s in report["states"]] == ["i8", "f32"] * 4
+    for rows, scale in zip(report["states"][::2], report["states"][1::2], strict=True):
+        assert scale["name"] == rows["name"] + ".scale" and scale["shape"] == [*rows["shape"][:-1], 1]
+    cli("run", program, *files, "-o", tmp_path / "out", "--dump-states")
+    for step, file in enumerate(files):
+        got = np.load((tmp_path / "out" / file.name).with_suffix(".npz"))
+        want = reference[f"out.{step}.0"]
+        np.testing.assert_allclose(got["output_0"], want, rtol=0, atol=1e-2 * np.ptp(want))
+        for s in report["states"]:
+            assert got["state." + s["name"]].dtype == {"i8": np.int8, "f32": np.float32}[s["dtype"]] and np.any(got["state." + s["name"]])
 
 
 def test_no_call_is_lost_under_an_output(cli, llama, tmp_path):

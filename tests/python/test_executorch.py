@@ -29,8 +29,8 @@ NAMES = [
 ]
 
 
-def compile_for_executorch(dovetail, source, target):
-    subprocess.run([dovetail, "compile", source, "-o", target, "--runtime", "executorch"], check=True, cwd=ROOT, stderr=subprocess.DEVNULL)
+def compile_for_executorch(dovetail, source, target, *flags):
+    subprocess.run([dovetail, "compile", source, "-o", target, "--runtime", "executorch", *flags], check=True, cwd=ROOT, stderr=subprocess.DEVNULL)
 
 
 def steps(reference):
@@ -67,6 +67,20 @@ def test_fixture(dovetail, tmp_path, name):
                 assert torch.equal(got[leaf], want)
             compared += 1
     assert compared > 0
+
+
+@pytest.mark.parametrize("name", ["hf_llama_staticcache", "llama_tiny_index_put", "llama_tiny_slice_copy", "llama_tiny_decode_static"])
+def test_int8_states(dovetail, tmp_path, name):
+    target = tmp_path / "model.pte"
+    compile_for_executorch(dovetail, FIXTURES / f"{name}.pt2", target, "--state", "int8")
+    method = runtime.Runtime.get().load_program(str(target)).load_method("forward")
+    reference = load_file(FIXTURES / f"{name}.ref.safetensors")
+    worst = 0.0
+    for step in steps(reference):
+        got = method.execute(tuple(t.contiguous() for t in leaves(reference, "in", step)))
+        for result, want in zip(got, leaves(reference, "out", step), strict=True):
+            worst = max(worst, float((result - want).abs().max() / (want.max() - want.min())))
+    assert 0 < worst < 1e-2
 
 
 def test_smollm2_answers_as_in_eager_pytorch(dovetail, zoo, greedy, tmp_path):
