@@ -151,7 +151,8 @@ TEST(Interpret, KernelsGetTheirScratch) {
 })");
   ASSERT_NE(FindScratch(OpId::kAttention), nullptr);
   const Shape keys = {Dim(1), Dim(2), Dim(700), Dim(16)};
-  const std::vector<OwnedTensor> inputs = {Floats({Dim(1), Dim(2), Dim(1), Dim(16)}, Normal(32, 1)), Floats(keys, Normal(22400, 2)), Floats(keys, Normal(22400, 3))};
+  const std::vector<OwnedTensor> inputs = {Floats({Dim(1), Dim(2), Dim(1), Dim(16)}, Normal(32, 1)), Floats(keys, Normal(22400, 2)),
+                                           Floats(keys, Normal(22400, 3))};
   StateStore states;
   auto want = Interpret(m, *m.graphs[0], inputs, states), got = Interpret(m, *m.graphs[0], inputs, states, {nullptr, FindKernel, FindScratch, nullptr});
   ASSERT_TRUE(want.ok() && got.ok()) << want.status().ToString() << got.status().ToString();

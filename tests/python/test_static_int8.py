@@ -49,7 +49,8 @@ def test_needs_calibration(cli, tmp_path):
 
 def test_wrong_calls_are_named(cli, tmp_path):
     np.savez(tmp_path / "wrong.npz", input_0=np.zeros((1, 1, 8, 9), np.float32))
-    for calls, parts in (("wrong.npz", ("wrong.npz", "input 'input' has size 9 in dimension 3, expected 8")), ("none.npz", ("none.npz",)), (".", ("wrong.npz",))):
+    wrong = ("wrong.npz", "input 'input' has size 9 in dimension 3, expected 8")
+    for calls, parts in (("wrong.npz", wrong), (".", wrong), ("none.npz", ("none.npz",))):
         done = cli("compile", FIXTURES / "digits_cnn_trained.pt2", "-o", tmp_path / "d.pte", "--quantize", "int8", "--calibrate", tmp_path / calls, code=1)
         for part in parts:
             assert part in done.stderr, done.stderr
