@@ -10,7 +10,8 @@ void CompileFlags::AddTo(CLI::App* verb) {
   for (const Scheme& s : Schemes()) schemes += StrCat(", ", s.name);
   verb->add_option("--quantize", quantize, "quantization scheme: " + schemes)->capture_default_str();
   verb->add_option("--state", state, "how states (a KV cache) are stored: float or int8")->capture_default_str()->check(CLI::IsMember({"float", "int8"}));
-  verb->add_option("--calibrate", calibrate, "npz or safetensors files, or folders of them, one call each, in order");
+  verb->add_option("--calibrate", calibrate,
+                   "npz or safetensors files, or folders of them, one call each, in order; a call goes on from the states that the last one left");
   verb->add_option("--keep-float", keep_float, "module paths to leave unquantized, with * for any characters (repeatable)");
   verb->add_option("--external-weights", not_built["--external-weights"], "not in this version");
   verb->add_option("--backend", backends, "backends in order of preference")->capture_default_str();

@@ -222,7 +222,8 @@ Result<Bindings> BindSymbols(const Module& module, const Graph& graph, std::span
       DT_ASSIGN_OR_RETURN(const Dim expected, Resolve(want.shape[d], bindings));
       const int64_t size = inputs[i].type.shape[d].value();
       if (expected.value() != size)
-        return InvalidArgument("input '", name(i), "' has size ", size, " in dimension ", d, ", expected ", want.shape[d].ToString(), " = ", expected.value());
+        return InvalidArgument("input '", name(i), "' has size ", size, " in dimension ", d, ", expected ", want.shape[d].ToString(),
+                               want.shape[d].is_constant() ? "" : StrCat(" = ", expected.value()));
       for (const std::string& s : want.shape[d].symbols()) {
         auto range = module.symbols.find(s);
         const int64_t v = bindings[s];

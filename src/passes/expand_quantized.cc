@@ -28,8 +28,8 @@ class Expansion {
     for (size_t i = 0; i < results.size(); ++i) {
       const TensorType type = c.graph.type(declared[i]);
       if (!type.per_tensor()) continue;
-      DT_ASSIGN_OR_RETURN(results[i], c.builder.Emit(OpId::kQuantize, {results[i]},
-                                                     {{"scale", static_cast<double>(type.quant.scale)}, {"zero_point", type.quant.zero_point}, {"out_dtype", type.dtype}}));
+      const NamedAttrs attrs = {{"scale", static_cast<double>(type.quant.scale)}, {"zero_point", type.quant.zero_point}, {"out_dtype", type.dtype}};
+      DT_ASSIGN_OR_RETURN(results[i], c.builder.Emit(OpId::kQuantize, {results[i]}, attrs));
     }
     return Replacement(std::move(results));
   }

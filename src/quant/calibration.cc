@@ -35,7 +35,8 @@ bool HasAllNames(const Graph& graph, const std::vector<NamedArray>& arrays) {
 Result<std::vector<OwnedTensor>> TakeInputs(const Module& module, const Graph& graph, std::vector<NamedArray>& arrays, const std::string& file) {
   DT_ASSIGN_OR_RETURN(const std::vector<const NamedArray*> matched, MatchInputs(InputsOf(graph), arrays, file));
   std::vector<OwnedTensor> inputs;
-  for (const NamedArray* a : matched) inputs.push_back(a ? OwnedTensor::CopyOf(TensorView(a->dtype, a->shape, const_cast<std::byte*>(a->data.data()))) : OwnedTensor());
+  for (const NamedArray* a : matched)
+    inputs.push_back(a ? OwnedTensor::CopyOf(TensorView(a->dtype, a->shape, const_cast<std::byte*>(a->data.data()))) : OwnedTensor());
   if (auto bindings = BindSymbols(module, graph, inputs); !bindings.ok()) return std::move(bindings).status().While(StrCat("reading the call '", file, "'"));
   return inputs;
 }

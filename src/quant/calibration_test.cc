@@ -1,5 +1,6 @@
 #include "quant/calibration.h"
 
+#include "kernels/kernels.h"
 #include "quant/static_samples.h"
 
 namespace dovetail {
@@ -138,6 +139,25 @@ TEST(ObserveCalls, CallsAreASequenceOnACopyOfTheStates) {
   auto again = InitStates(m);
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(Values((*again)[0]), (std::vector<float>{1, -1}));
+}
+
+// Few rows over many keys: the kernel of attention works in memory of its own.
+TEST(Interpret, KernelsGetTheirScratch) {
+  const Module m = Parsed(R"(module {
+  graph @f(%q: f32[1,2,1,16], %k: f32[1,2,700,16], %v: f32[1,2,700,16]) {
+    %y = attention %q, %k, %v, _, _ : f32[1,2,1,16]
+    return %y
+  }
+})");
+  ASSERT_NE(FindScratch(OpId::kAttention), nullptr);
+  const Shape keys = {Dim(1), Dim(2), Dim(700), Dim(16)};
+  const std::vector<OwnedTensor> inputs = {Floats({Dim(1), Dim(2), Dim(1), Dim(16)}, Normal(32, 1)), Floats(keys, Normal(22400, 2)),
+                                           Floats(keys, Normal(22400, 3))};
+  StateStore states;
+  auto want = Interpret(m, *m.graphs[0], inputs, states), got = Interpret(m, *m.graphs[0], inputs, states, {nullptr, FindKernel, FindScratch, nullptr});
+  ASSERT_TRUE(want.ok() && got.ok()) << want.status().ToString() << got.status().ToString();
+  const std::vector<float> a = Values((*want)[0]), b = Values((*got)[0]);
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5);
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ class Observer {
   friend bool operator==(const Observer&, const Observer&) = default;
 
  private:
-  // Bin i counts the elements in [i - kBins / 2, i + 1 - kBins / 2) * 2^exponent_, but for 0, which has no error. A wider range doubles the width of the bins, which
-  // joins pairs of them: where an element is counted depends on the final width alone.
+  // Bin i counts the elements in [i - kBins / 2, i + 1 - kBins / 2) * 2^exponent_, but for 0, which has no error. A wider range doubles the width of
+  // the bins, which joins pairs of them: where an element is counted depends on the final width alone.
   void Widen(int exponent);
 
   uint64_t finite_ = 0, nans_ = 0, infinities_ = 0, calls_ = 0;

@@ -38,8 +38,8 @@ double SquaredError(const std::vector<float>& values, const QuantParams& q) {
 
 TEST(ParamsOf, EveryRangeHasUsableParameters) {
   const float big = 3e38f, tiny = 1e-42f;
-  for (ValueRange r : {ValueRange{0, 0}, ValueRange{0, 3}, ValueRange{-3, 0}, ValueRange{-1, 1}, ValueRange{-big, big}, ValueRange{0, big}, ValueRange{-tiny, tiny},
-                       ValueRange{2, 3}, ValueRange{-3, -2}, ValueRange{-1e-3f, 1e3f}, ValueRange{-1e3f, 1e-3f}}) {
+  for (ValueRange r : {ValueRange{0, 0}, ValueRange{0, 3}, ValueRange{-3, 0}, ValueRange{-1, 1}, ValueRange{-big, big}, ValueRange{0, big},
+                       ValueRange{-tiny, tiny}, ValueRange{2, 3}, ValueRange{-3, -2}, ValueRange{-1e-3f, 1e3f}, ValueRange{-1e3f, 1e-3f}}) {
     const QuantParams q = ParamsOf(r);
     EXPECT_GE(q.scale, FLT_MIN) << r.low << ".." << r.high;
     EXPECT_TRUE(std::isfinite(q.scale));

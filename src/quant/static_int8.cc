@@ -198,7 +198,8 @@ std::set<ValueId> ValuesToWatch(const Graph& graph, const StaticPlan& plan) {
   return watched;
 }
 
-void WarnOfBadValues(const Module& module, const std::vector<std::string>& files, const WatchedValues& watched, const ObservedValues& observed, QuantizeReport& report) {
+void WarnOfBadValues(const Module& module, const std::vector<std::string>& files, const WatchedValues& watched, const ObservedValues& observed,
+                     QuantizeReport& report) {
   for (size_t g = 0; g < module.graphs.size(); ++g) {
     const Graph& graph = *module.graphs[g];
     std::vector<std::string> bad, unseen;
@@ -208,14 +209,16 @@ void WarnOfBadValues(const Module& module, const std::vector<std::string>& files
       if (it == observed[g].end() || it->second.finite() == 0) unseen.push_back(DescribeValue(module, graph, v));
       if (it == observed[g].end() || it->second.first_bad_call() == SIZE_MAX) return;
       const Observer& o = it->second;
-      bad.push_back(StrCat(DescribeValue(module, graph, v), ": ", o.nans(), " NaN and ", o.infinities(), " infinite, first in call '", files[o.first_bad_call()], "'"));
+      const std::string& call = files[o.first_bad_call()];
+      bad.push_back(StrCat(DescribeValue(module, graph, v), ": ", o.nans(), " NaN and ", o.infinities(), " infinite, first in call '", call, "'"));
     };
     for (ValueId v : graph.inputs) look(v);
     for (NodeId id : graph.order)
       for (ValueId v : graph.node(id).results) look(v);
     if (!bad.empty()) report.warnings.push_back(StrCat("calibration of @", graph.name, " met values that are not finite and left them out: ", Listed(bad)));
     if (!unseen.empty())
-      report.warnings.push_back(StrCat("no calibration call gave a finite value to these of @", graph.name, ", so what needs their range stays float: ", Listed(unseen)));
+      report.warnings.push_back(
+          StrCat("no calibration call gave a finite value to these of @", graph.name, ", so what needs their range stays float: ", Listed(unseen)));
   }
 }
 
@@ -223,8 +226,8 @@ void WarnOfBadValues(const Module& module, const std::vector<std::string>& files
 
 Status QuantizeStatic(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report) {
   if (options.calibration.empty())
-    return InvalidArgument("--quantize ", options.scheme->name, " needs --calibrate with recorded calls: .npz or .safetensors files, or folders of them, whose arrays have the names of the "
-                           "program's inputs (or input_0, input_1, ...). The scheme int8-dynamic needs none");
+    return InvalidArgument("--quantize ", options.scheme->name, " needs --calibrate with recorded calls: .npz or .safetensors files, or folders of them, "
+                           "whose arrays have the names of the program's inputs (or input_0, input_1, ...). The scheme int8-dynamic needs none");
   DT_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListCalls(options.calibration));
   std::vector<StaticPlan> plans;
   WatchedValues watched;

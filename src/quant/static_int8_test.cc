@@ -14,7 +14,8 @@ struct Quantized {
   QuantizeReport report;
   Status status;
 
-  Quantized(const std::string& text, const std::vector<OwnedTensor>& calls, std::vector<std::string> keep_float = {}) : before(Parsed(text)), after(Parsed(text)) {
+  Quantized(const std::string& text, const std::vector<OwnedTensor>& calls, std::vector<std::string> keep_float = {})
+      : before(Parsed(text)), after(Parsed(text)) {
     const TempFolder folder;
     QuantizeOptions options;
     options.scheme = FindScheme("int8");
@@ -67,8 +68,10 @@ const char kConvolution[] = "{stride=[1,1], padding=[1,1], dilation=[1,1], trans
 
 std::string ResidualNet() {
   return "module {\n" + ConstantLine("c1.weight", "4,2,3,3", Normal(72, 1, 0.3f)) + ConstantLine("c1.bias", "4", Normal(4, 2)) +
-         ConstantLine("c2.weight", "4,4,3,3", Normal(144, 3, 0.2f)) + ConstantLine("fc.weight", "3,4", Normal(12, 4)) + ConstantLine("fc.bias", "3", Normal(3, 5)) +
-         "  graph @f(%x: f32[1,2,6,6]) {\n    %w1 = const @c1.weight : f32[4,2,3,3]\n    %b1 = const @c1.bias : f32[4]\n    %w2 = const @c2.weight : f32[4,4,3,3]\n"
+         ConstantLine("c2.weight", "4,4,3,3", Normal(144, 3, 0.2f)) + ConstantLine("fc.weight", "3,4", Normal(12, 4)) +
+         ConstantLine("fc.bias", "3", Normal(3, 5)) +
+         "  graph @f(%x: f32[1,2,6,6]) {\n    %w1 = const @c1.weight : f32[4,2,3,3]\n    %b1 = const @c1.bias : f32[4]\n"
+         "    %w2 = const @c2.weight : f32[4,4,3,3]\n"
          "    %w3 = const @fc.weight : f32[3,4]\n    %b3 = const @fc.bias : f32[3]\n    %c1 = convolution %x, %w1, %b1 " + kConvolution +
          " : f32[1,4,6,6]\n    %r1 = relu %c1 : f32[1,4,6,6]\n    %c2 = convolution %r1, %w2, _ " + kConvolution +
          " : f32[1,4,6,6]\n    %s = add %c2, %r1 : f32[1,4,6,6]\n    %r2 = relu %s : f32[1,4,6,6]\n    %m = mean %r2 {dim=[2,3], keepdim=true} : f32[1,4,1,1]\n"
@@ -102,7 +105,8 @@ class FakeQuantized {
 
  private:
   static void Round(std::vector<float>& values, const QuantParams& q) {
-    for (float& v : values) v = (std::clamp(std::nearbyint(v / q.scale) + static_cast<float>(q.zero_point), -128.0f, 127.0f) - static_cast<float>(q.zero_point)) * q.scale;
+    const float zero = static_cast<float>(q.zero_point);
+    for (float& v : values) v = (std::clamp(std::nearbyint(v / q.scale) + zero, -128.0f, 127.0f) - zero) * q.scale;
   }
   std::vector<float> Data(std::string_view name) const {
     for (const Constant& c : q_.before.constants)
@@ -187,7 +191,8 @@ TEST(StaticInt8, ReluIsFusedBeforeTheRangeIsTaken) {
 
 std::string OneLinear(const std::vector<float>& weight, const std::vector<float>& bias, const std::string& tail = "    return %y\n") {
   return "module {\n" + ConstantLine("fc.weight", "4,8", weight) + ConstantLine("fc.bias", "4", bias) +
-         "  graph @f(%x: f32[2,8]) {\n    %w = const @fc.weight : f32[4,8]\n    %b = const @fc.bias : f32[4]\n    %y = linear %x, %w, %b : f32[2,4]\n" + tail + "  }\n}\n";
+         "  graph @f(%x: f32[2,8]) {\n    %w = const @fc.weight : f32[4,8]\n    %b = const @fc.bias : f32[4]\n"
+         "    %y = linear %x, %w, %b : f32[2,4]\n" + tail + "  }\n}\n";
 }
 OwnedTensor Rows(const std::vector<float>& values) { return Floats({Dim(2), Dim(8)}, values); }
 
@@ -263,8 +268,9 @@ TEST(StaticInt8, BiasesFitIntoThirtyBits) {
 // A result that is always 0 where the products are large: the factor of requantization stays below 256.
 TEST(StaticInt8, ResultsAreNotFinerThanTheKernelsTake) {
   std::vector<float> weight = Normal(32, 1, 1e6f);
-  const Quantized q(OneLinear(weight, std::vector<float>(4), "    %r = relu %y : f32[2,4]\n    return %r\n"), {Rows(std::vector<float>(16, 1e-30f)), Rows(std::vector<float>(16, 0))});
-  const Quantized large(OneLinear(weight, std::vector<float>(4, -1e12f), "    %r = relu %y : f32[2,4]\n    return %r\n"), {Rows(Normal(16, 2))});
+  const std::string relu = "    %r = relu %y : f32[2,4]\n    return %r\n";
+  const Quantized q(OneLinear(weight, std::vector<float>(4), relu), {Rows(std::vector<float>(16, 1e-30f)), Rows(std::vector<float>(16, 0))});
+  const Quantized large(OneLinear(weight, std::vector<float>(4, -1e12f), relu), {Rows(Normal(16, 2))});
   for (const Quantized* each : {&q, &large})
     for (NodeId id : each->graph().order) {
       const Node& n = each->graph().node(id);
@@ -301,7 +307,8 @@ TEST(StaticInt8, NoIslands) {
 
 std::string Between(const std::string& middle, const std::string& last, const std::string& more = "") {
   return "module {\n" + ConstantLine("a.weight", "4,2,3,3", Normal(72, 1, 0.3f)) + ConstantLine("b.weight", "4,4,3,3", Normal(144, 3, 0.3f)) + more +
-         "  graph @f(%x: f32[1,2,6,6]) {\n    %wa = const @a.weight : f32[4,2,3,3]\n    %wb = const @b.weight : f32[4,4,3,3]\n    %a = convolution %x, %wa, _ " + kConvolution +
+         "  graph @f(%x: f32[1,2,6,6]) {\n    %wa = const @a.weight : f32[4,2,3,3]\n    %wb = const @b.weight : f32[4,4,3,3]\n"
+         "    %a = convolution %x, %wa, _ " + kConvolution +
          " : f32[1,4,6,6]\n" + middle + "    %b = convolution %" + last + ", %wb, _ " + kConvolution + " : f32[1,4,6,6]\n    return %b\n  }\n}\n";
 }
 
@@ -352,7 +359,8 @@ TEST(StaticInt8, FixedParameters) {
 // y = c(x); relu(c(relu(y)) + y), one weight and one bias under two input scales.
 TEST(StaticInt8, AModuleAppliedTwice) {
   const std::string text = "module {\n" + ConstantLine("c.weight", "2,2,3,3", Normal(36, 1, 0.3f)) + ConstantLine("c.bias", "2", {0.2f, -0.1f}) +
-                           "  graph @f(%x: f32[1,2,6,6]) {\n    %w = const @c.weight : f32[2,2,3,3]\n    %b = const @c.bias : f32[2]\n    %y = convolution %x, %w, %b " +
+                           "  graph @f(%x: f32[1,2,6,6]) {\n    %w = const @c.weight : f32[2,2,3,3]\n    %b = const @c.bias : f32[2]\n"
+                           "    %y = convolution %x, %w, %b " +
                            kConvolution + " : f32[1,2,6,6]\n    %r = relu %y : f32[1,2,6,6]\n    %z = convolution %r, %w, %b " + kConvolution +
                            " : f32[1,2,6,6]\n    %s = add %z, %y : f32[1,2,6,6]\n    %o = relu %s : f32[1,2,6,6]\n    return %o\n  }\n}\n";
   const Quantized q(text, Images());

@@ -186,7 +186,8 @@ std::optional<QuantParams> ConstantParams(const Constant& c) {
   return ParamsOf(o.FullRange());
 }
 
-Result<StaticParams> ChooseParams(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights, StaticPlan& plan) {
+Result<StaticParams> ChooseParams(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights,
+                                  StaticPlan& plan) {
   return ParamChooser(module, graph, observed, weights, plan).Run();
 }
 

@@ -23,7 +23,8 @@ uint32_t WeightOf(const Graph& graph, const Node& layer, WeightQuantizer& weight
 // Chooses them from what calibration saw. The ratios of scales keep within what XNNPACK's kernels take: a result's scale grows where it is too fine for
 // its operands, a channel's where its bias would not fit into 30 bits. Nodes for which that does not do, or that have a value that no call reached, are
 // left in float: `plan` is solved again. Fails on weights that are not finite.
-Result<StaticParams> ChooseParams(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights, StaticPlan& plan);
+Result<StaticParams> ChooseParams(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights,
+                                  StaticPlan& plan);
 
 // The scales of a layer with inputs of scale `input`, a result of scale `output`, and weights of scales `raw` (0 for a channel of zeros).
 std::vector<float> LayerScales(const std::vector<float>& raw, std::span<const float> bias, float input, float output);

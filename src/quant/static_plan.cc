@@ -92,7 +92,12 @@ const StaticRule& StaticRuleOf(const Module& module, const Graph& graph, const N
 }
 
 StaticPlan::StaticPlan(const Module& module, const Graph& graph, const QuantizeOptions& options)
-    : module_(module), graph_(graph), rules_(graph.num_nodes(), &kFloatRule), reasons_(graph.num_nodes()), is_output_(graph.num_values()), users_(graph.Users()) {
+    : module_(module),
+      graph_(graph),
+      rules_(graph.num_nodes(), &kFloatRule),
+      reasons_(graph.num_nodes()),
+      is_output_(graph.num_values()),
+      users_(graph.Users()) {
   for (ValueId v : graph.outputs) is_output_[v] = true;
   for (NodeId id : graph.order) {
     const Node& n = graph.node(id);

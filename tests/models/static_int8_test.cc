@@ -120,7 +120,8 @@ TEST(StaticInt8Models, SpelledOutItIsTheSame) {
     ASSERT_TRUE(s.ok()) << s.ToString();
     for (NodeId id : module.graphs[0]->order) {
       const Node& n = module.graphs[0]->node(id);
-      for (ValueId v : n.operands) EXPECT_TRUE(v == kNone || ComputesOnIntegers(n.op) || !module.graphs[0]->type(v).per_tensor()) << DescribeNode(*module.graphs[0], n);
+      for (ValueId v : n.operands)
+        EXPECT_TRUE(v == kNone || ComputesOnIntegers(n.op) || !module.graphs[0]->type(v).per_tensor()) << DescribeNode(*module.graphs[0], n);
     }
     const auto got = RunCalls(module, calls);
     for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(Values(want[i]), Values(got[i])) << model << " call " << i;
@@ -175,8 +176,8 @@ TEST_P(StaticInt8States, CallsSeeEarlierWrites) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Llamas, StaticInt8States,
-                         ::testing::Values("llama_tiny_index_put", "llama_tiny_index_copy", "llama_tiny_slice_copy", "llama_tiny_aten_copy", "llama_tiny_decode_static",
-                                           "hf_llama_staticcache"),
+                         ::testing::Values("llama_tiny_index_put", "llama_tiny_index_copy", "llama_tiny_slice_copy", "llama_tiny_aten_copy",
+                                           "llama_tiny_decode_static", "hf_llama_staticcache"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
