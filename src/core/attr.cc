@@ -6,9 +6,9 @@
 namespace dovetail {
 
 const std::vector<Dim>& Attr::Dims() const {
-  if (const auto* v = get<std::vector<Dim>>()) return *v;
   static const std::vector<Dim>* empty = new std::vector<Dim>;
-  return *empty;
+  const auto* v = get<std::vector<Dim>>();
+  return v ? *v : *empty;
 }
 
 double Attr::Number(double fallback) const {

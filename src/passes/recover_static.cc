@@ -180,6 +180,7 @@ class ValueRecovery {
     const OpId op = c.graph.node(made_by).op;
     const std::vector<ValueId> operands = c.graph.node(made_by).operands;
     if (const auto bounds = MatchBounds(c.graph.node(made_by))) {
+      if (c.graph.type(operands[0]).dtype != DType::kF32) return Replacement();  // integers already
       // Rounding keeps the order of numbers, so that bounds may come after it.
       DT_ASSIGN_OR_RETURN(ValueId q, EmitQuantize(c, operands[0], to));
       if (!Saturates(to, *bounds)) {

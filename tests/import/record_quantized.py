@@ -297,6 +297,10 @@ class Vocabulary(nn.Module):
         return self.head(F.silu(self.embed(ids)))
 
 
+# Of these, the program after run_decompositions() too, as NAME.core.pt2.
+DECOMPOSED = ("pt2e_static_conv1d",)
+
+
 def record(case: Case) -> None:
     torch.manual_seed(0)
     with torch.no_grad():
@@ -304,6 +308,10 @@ def record(case: Case) -> None:
         buffer = io.BytesIO()
         torch.export.save(program, buffer)
         (OUT / f"{case.name}.pt2").write_bytes(slim(buffer.getvalue()))
+        if case.name in DECOMPOSED:
+            buffer = io.BytesIO()
+            torch.export.save(program.run_decompositions(), buffer)
+            (OUT / f"{case.name}.core.pt2").write_bytes(slim(buffer.getvalue()))
         module, reference = program.module(), {}
         for index, args in enumerate(case.steps()):
             reference |= tensors("in", index, args)

@@ -4,6 +4,7 @@
 // compares these files with NAME.ref.safetensors beside them instead, on each backend, and prints one line for each.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -41,7 +42,10 @@ Result<Outcome> CompileAndRun(const std::string& path, const CompileOptions& opt
   instance_options.delegates = delegates;
   DT_ASSIGN_OR_RETURN(const auto instance, program->CreateInstance(instance_options));
   DT_ASSIGN_OR_RETURN(Method * method, instance->LoadMethod("forward"));
-  DT_ASSIGN_OR_RETURN(const testing::Tensors reference, testing::ReadSafetensors(path.substr(0, path.size() - 4) + ".ref.safetensors"));
+  std::string recording = path;
+  for (const char* ending : {".pt2", ".core"})
+    if (recording.ends_with(ending)) recording.resize(recording.size() - std::strlen(ending));
+  DT_ASSIGN_OR_RETURN(const testing::Tensors reference, testing::ReadSafetensors(recording + ".ref.safetensors"));
   std::vector<std::string> names;
   for (const TensorInfo& input : method->info().inputs) names.push_back(input.name);
   const testing::StepFn run = [&](const std::vector<OwnedTensor>& inputs) -> Result<testing::Tensors> {
@@ -74,6 +78,14 @@ constexpr Fixture kFixtures[] = {
     {"ao_int8_weight_only", 1e-5, 2},
     {"ao_intx4_weight_only", 1e-5, 2},
     {"ao_intx8_weight_only", 1e-5, 2},
+    {"pt2e_static_per_channel", 2.1 * kStep, 5},
+    {"pt2e_static_per_tensor", 2.1 * kStep, 5},
+    {"pt2e_static_convolutions", 2.1 * kStep, 4},
+    {"pt2e_static_conv1d", 2.1 * kStep, 2},
+    {"pt2e_static_conv1d.core", 2.1 * kStep, 2},
+    {"pt2e_static_cache", 2.1 * kStep, 4},
+    {"pt2e_observed_state", 1e-6, 0},
+    {"digits_cnn_pt2e_int8", 2.1 * kStep, 5},
 };
 
 class QuantizedPrograms : public ::testing::TestWithParam<Fixture> {};
@@ -93,7 +105,11 @@ void Check(const Fixture& fixture, std::vector<std::string> backends) {
 TEST_P(QuantizedPrograms, OnCpuAlone) { Check(GetParam(), {"cpu"}); }
 TEST_P(QuantizedPrograms, OnXnnpack) { Check(GetParam(), {"xnnpack", "cpu"}); }
 
-INSTANTIATE_TEST_SUITE_P(All, QuantizedPrograms, ::testing::ValuesIn(kFixtures), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, QuantizedPrograms, ::testing::ValuesIn(kFixtures), [](const auto& info) {
+  std::string name = info.param.name;
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+});
 
 int CompareFiles(int count, char** paths) {
   int failed = 0;
