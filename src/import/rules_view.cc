@@ -133,6 +133,12 @@ void T(Call& c) {
   if (rank < 2) c.ReturnView(c.Handle("self"));
   else ReturnTransposed(c, 0, 1);
 }
+// x.T: all dims in reverse.
+void NumpyT(Call& c) {
+  std::vector<Dim> dims;
+  for (size_t i = c.LogicalShape(c.Handle("self")).rank(); i-- > 0;) dims.emplace_back(static_cast<int64_t>(i));
+  c.ReturnView(c.ViewPermuted(c.Handle("self"), std::move(dims)));
+}
 void Permute(Call& c) { c.ReturnView(c.ViewPermuted(c.Handle("self"), c.SymInts("dims"))); }
 
 void Slice(Call& c) {
@@ -342,6 +348,7 @@ constexpr Rule kRules[] = {
     {"aten.expand_as.default", ExpandAs},
     {"aten.transpose.int", Transpose},
     {"aten.t.default", T},
+    {"aten.numpy_T.default", NumpyT},
     {"aten.mT.default", [](Call& c) { ReturnTransposed(c, -2, -1); }},
     {"aten.swapaxes.default", [](Call& c) { ReturnTransposed(c, c.Int("axis0"), c.Int("axis1")); }},
     {"aten.permute.default", Permute},

@@ -18,8 +18,8 @@
 namespace dovetail {
 namespace {
 
-// In shorter rows the scale is much of what is stored.
-constexpr int64_t kLeastWidth = 8;
+// A row of one element is as large as its scale.
+constexpr int64_t kLeastWidth = 2;
 
 using States = std::set<uint32_t>;
 

@@ -248,22 +248,22 @@ TEST(StateStorage, WhatCannotBeStaysAndIsNamed) {
   const Module m = Int8(R"(module {
   state @count : i64[] = [3]
   state @mean : f32[] = [0.5]
-  state @narrow : f32[4,4] = zeros
+  state @narrow : f32[4,1] = zeros
   state @fixed : f32[2,8] = zeros
   state @sink : f32[2,8] = zeros
   state @shown : f32[2,8] = zeros
   state @twin : f32[2,8] = zeros
   state @twin.scale : f32[2,1] = zeros
   state @hidden : f32[2,8] = zeros
-  graph @f(%x: f32[2,8], %y: f32[4,4], %n: i64[], %s: f32[], %p: i64[1]) {
+  graph @f(%x: f32[2,8], %y: f32[4,1], %n: i64[], %s: f32[], %p: i64[1]) {
     %count = state.read @count : i64[]
     %c = add %count, %n : i64[]
     state.write @count, %c
     %mean = state.read @mean : f32[]
     %m = add %mean, %s : f32[]
     state.write @mean, %m
-    %narrow = state.read @narrow : f32[4,4]
-    %w = add %narrow, %y : f32[4,4]
+    %narrow = state.read @narrow : f32[4,1]
+    %w = add %narrow, %y : f32[4,1]
     state.write @narrow, %w
     %fixed = state.read @fixed : f32[2,8]
     %z = add %fixed, %x : f32[2,8]
@@ -286,7 +286,7 @@ TEST(StateStorage, WhatCannotBeStaysAndIsNamed) {
   EXPECT_EQ(report.warnings, (std::vector<std::string>{
                                  "state 'count' stays as it is: it is i64, and only f32 is stored as int8",
                                  "state 'mean' stays float: it is one number",
-                                 "state 'narrow' stays float: its rows of 4 are too short for a scale each",
+                                 "state 'narrow' stays float: its rows of 1 are too short for a scale each",
                                  "state 'fixed' stays float: the model never writes it",
                                  "state 'sink' stays float: the model never reads it",
                                  "state 'shown' stays float: the model returns its contents as they are",

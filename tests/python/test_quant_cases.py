@@ -307,7 +307,7 @@ def test_compare_tells_which_layer_is_off(cli, tmp_path):
 
 # Models that were quantized in PyTorch.
 
-NAMES = sorted(path.name.removesuffix(".pt2") for path in FIXTURES.glob("*.pt2") if "subclass" not in path.name)
+NAMES = sorted(path.name.removesuffix(".pt2") for path in FIXTURES.glob("*.pt2") if "subclass" not in path.name and ".core." not in path.name)
 
 
 @pytest.mark.parametrize("runtime", ["dovetail", "executorch"])
@@ -324,7 +324,8 @@ def test_models_that_were_quantized_in_pytorch(cli, name, runtime):
     if "dynamic" in name or "8da" in name:
         assert worst_sqnr(got[:2], want[:2]) >= 28
     elif name.startswith("ao_"):
-        assert worst_sqnr(got, want) >= 60
+        # The scales of 4-bit blocks are bf16 here: 9 bits of them are kept.
+        assert worst_sqnr(got, want) >= (45 if "intx4" in name else 60)
     else:
         assert steps_off(got, want) <= 2.6
     if name.startswith("pt2e_static_cache"):
