@@ -41,7 +41,7 @@ std::vector<Target> FindTargets(const Module& module, const QuantizeOptions& opt
       if (KeptFloat(options, path)) continue;
       const uint32_t weight = n.op == OpId::kMatmul ? weights.Transposed(constant->ref) : constant->ref;
       const int64_t columns = module.constants[weight].type.shape[1].value();
-      if (columns == 0 || columns % options.scheme->block != 0) continue;
+      if (columns == 0 || columns % options.scheme->block != 0 || weights.stays_at_8_bits(weight)) continue;
       const auto [it, inserted] = known.try_emplace(module.constants[weight].identity(), targets.size());
       if (inserted) targets.push_back({weight, {}, std::move(path)});
       targets[it->second].inputs.emplace_back(g, n.operands[0]);

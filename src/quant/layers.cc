@@ -13,13 +13,13 @@ struct Matrix {
 Result<Matrix> QuantizeMatrix(const Module& module, uint32_t constant, const Scheme& scheme, WeightQuantizer& weights) {
   const int64_t columns = module.constants[constant].type.shape[1].value();
   Matrix m;
-  if (scheme.weight_bits == 4 && columns > 0 && columns % scheme.block == 0) {
+  if (scheme.weight_bits == 4 && !weights.stays_at_8_bits(constant) && columns > 0 && columns % scheme.block == 0) {
     DT_ASSIGN_OR_RETURN(m.weight, weights.PerBlock(constant, scheme.block));
     m.what = StrCat("i4 per_block size=", scheme.block);
   } else {
     DT_ASSIGN_OR_RETURN(m.weight, weights.PerChannel(constant, 0));
     m.what = "i8 per_channel";
-    if (scheme.weight_bits == 4) m.what += StrCat(" (its ", columns, " columns are not whole blocks of ", scheme.block, ")");
+    if (scheme.weight_bits == 4 && !weights.stays_at_8_bits(constant)) m.what += StrCat(" (its ", columns, " columns are not whole blocks of ", scheme.block, ")");
   }
   return m;
 }

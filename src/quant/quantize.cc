@@ -15,6 +15,11 @@ Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& 
   module.form = Form::kQuantized;
   if (options.scheme) {
     WeightQuantizer weights(module);
+    if (options.scheme->embedding_bits > options.scheme->weight_bits) {
+      for (const auto& g : module.graphs)
+        for (NodeId id : g->order)
+          if (const Node& n = g->node(id); n.op == OpId::kEmbedding && ConstantOf(*g, n.operands[0]) != kNone) weights.StayAt8Bits(ConstantOf(*g, n.operands[0]));
+    }
     const bool is_static = options.scheme->activations == Activations::kStatic;
     if (!is_static && !options.calibration.empty()) {
       if (options.scheme->weight_bits == 4) {

@@ -16,8 +16,9 @@ enum class Activations : uint8_t {
 struct Scheme {
   std::string_view name;
   Activations activations;
-  int weight_bits;  // of linears and embeddings: 8 (per_channel) or 4 (per_block); convolutions have 8 always
-  int block;        // of 4-bit weights
+  int weight_bits;     // of linears: 8 (per_channel) or 4 (per_block); convolutions have 8 always
+  int embedding_bits;  // of embeddings and of linears tied to them
+  int block;           // of 4-bit weights
   std::string_view description;
 };
 

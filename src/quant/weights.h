@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -54,6 +55,9 @@ class WeightQuantizer {
   // A matrix [N,K], K a multiple of `block`: u8[N,K/2] with bf16 scales [N,K/block], of each block its BlockScale.
   Result<QuantizedWeight> PerBlock(uint32_t constant, int block);
   Status CheckFinite(uint32_t constant) const;
+  // For a scheme of 4 bits: this weight, and what is tied to it, has 8.
+  void StayAt8Bits(uint32_t constant) { at_8_bits_.insert(module_.constants[constant].identity()); }
+  bool stays_at_8_bits(uint32_t constant) const { return at_8_bits_.contains(module_.constants[constant].identity()); }
   // From now on PerBlock gives this for the constant (and what is tied to it).
   void SetPerBlock(uint32_t constant, int block, PackedBlocks blocks);
   // The matrix whose rows are the columns of a constant matrix: a view of the same bytes, made once.
@@ -68,6 +72,7 @@ class WeightQuantizer {
   std::map<Key, QuantizedWeight> made_;
   std::map<Key, std::vector<float>> scales_;
   std::map<uint32_t, uint32_t> transposed_;
+  std::set<const void*> at_8_bits_;
 };
 
 }  // namespace dovetail

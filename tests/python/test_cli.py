@@ -88,9 +88,12 @@ def test_refused_exports(cli, tmp_path, name, part):
 
 def test_flags_that_this_version_lacks(cli, tmp_path):
     model = "tests/fixtures/sig_constants.pt2"
-    for flags in (("--quantize", "int8-dynamic"), ("--calibrate", "calls"), ("--keep-float", "*"), ("--external-weights", "w.ptd")):
-        done = cli("compile", model, "-o", tmp_path / "a.pte", *flags, code=1)
-        assert flags[0] in done.stderr and not (tmp_path / "a.pte").exists()
+    done = cli("compile", model, "-o", tmp_path / "a.pte", "--external-weights", "w.ptd", code=1)
+    assert "--external-weights" in done.stderr and not (tmp_path / "a.pte").exists()
+    refused = cli("compile", model, "-o", tmp_path / "a.pte", "--quantize", "int3", code=1).stderr
+    assert "int3" in refused and "int8-dynamic" in refused and "int4-weight-only" in refused
+    refused = cli("compile", model, "-o", tmp_path / "a.pte", "--quantize", "int8", code=1).stderr
+    assert "--calibrate" in refused and "int8-dynamic" in refused
     assert "there are xnnpack and cpu" in cli("compile", model, "-o", tmp_path / "a.pte", "--backend", "gpu", code=1).stderr
 
 
@@ -100,7 +103,7 @@ def test_wrong_usage(cli):
                       ("compile", "a.pt2", "-o", "b", "--runtime", "other"), ("compile", "a.pt2", "-o", "b", "--method", "c.pt2"), ("generate", "a.pte", "--tokenizer", "b"), ("generate", "a.pte", "--tokenizer", "b", "--max-tokens", "many")):
         done = cli(*arguments, code=2)
         assert done.stdout == "" and done.stderr
-    for verb in ("compile", "run", "generate", "inspect", "explain", "ops", "opt"):
+    for verb in ("compile", "run", "generate", "compare", "inspect", "explain", "ops", "opt"):
         assert "--json" in cli(verb, "--help").stdout
 
 
