@@ -23,6 +23,14 @@ bool IsLayer(const Module& module, const Graph& graph, const Node& n) {
   }
 }
 
+// A layer's result; where a clamp alone takes it, the clamp's, since integers need not reach beyond it.
+ValueId ResultOf(const Graph& graph, const Node& n, const std::vector<std::vector<NodeId>>& users) {
+  if (users[n.results[0]].size() != 1) return n.results[0];
+  const Node& user = graph.node(users[n.results[0]][0]);
+  const bool clamps = user.op == OpId::kRelu || user.op == OpId::kHardtanh || user.op == OpId::kClamp;
+  return clamps ? user.results[0] : n.results[0];
+}
+
 std::span<const float> FloatsOf(const OwnedTensor& t) { return {t.view().as<float>(), static_cast<size_t>(t.view().numel())}; }
 
 struct Pools {
@@ -40,13 +48,16 @@ class Comparing {
     for (const LayerReport& r : reports) by_path.emplace(r.path + " " + r.op, &r);
     for (size_t g = 0; g < real.graphs.size(); ++g) {
       const Graph& graph = *real.graphs[g];
+      const std::vector<std::vector<NodeId>> users = graph.Users();
       for (NodeId id : graph.order) {
         const Node& n = graph.node(id);
-        if (!IsLayer(real, graph, n) || graph.type(n.results[0]).dtype != DType::kF32 || graph.value(n.results[0]).name.empty()) continue;
+        if (!IsLayer(real, graph, n)) continue;
+        const std::string& name = graph.value(ResultOf(graph, n, users)).name;
+        if (graph.type(n.results[0]).dtype != DType::kF32 || name.empty()) continue;
         LayerDifference layer{LayerPath(real, graph, n), std::string(GetOp(n.op).name), {}, {}, {}};
         if (const Location* l = real.location(n)) layer.source = l->source;
         if (auto r = by_path.find(layer.path + " " + layer.op); r != by_path.end()) layer.became = r->second->became;
-        index_.emplace(std::pair(g, graph.value(n.results[0]).name), layers_.size());
+        index_.emplace(std::pair(g, name), layers_.size());
         layers_.push_back(std::move(layer));
       }
     }
@@ -69,8 +80,8 @@ class Comparing {
       const auto layer = index_.find({call.graph, graph.value(v).name});
       if (layer == index_.end()) return;
       const OwnedTensor& want = wanted[graph.value(v).name];
-      const OwnedTensor got = Dequantize(t);
-      if (got.type.dtype != DType::kF32 || got.type.shape != want.type.shape) return;
+      const OwnedTensor got = t.type.per_tensor() ? Dequantize(t) : t;
+      if (got.type.dtype != DType::kF32 || !(got.type.shape == want.type.shape)) return;
       layers_[layer->second].difference.Add(FloatsOf(want), FloatsOf(got));
       t = t.type.per_tensor() ? Quantize(want, t.type) : want;
     };

@@ -52,8 +52,8 @@ def test_everything_is_quantized_and_it_answers(dovetail, zoo, compiled, scheme,
     assert {s["dtype"] for s in report["states"] if not s["name"].endswith(".scale")} == {"f32" if state == "float" else "i8"}
     if state == "int8":
         assert sum(s["bytes"] for s in report["states"]) < 0.27 * LAYERS * 2 * 3 * 256 * 64 * 4
-    first, second = (answer(dovetail, zoo, program, f"What is the capital of {country}?") for country in ("France", "Italy"))
-    assert "Paris" in first and "Rome" in second
+    first, second = (answer(dovetail, zoo, program, prompt) for prompt in ("What is the capital of France?", "Count from one to five."))
+    assert "Paris" in first and second and second != first and "Paris" not in second
 
 
 def test_linears_that_share_an_input_share_its_integers(dovetail, zoo):
