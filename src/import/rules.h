@@ -15,7 +15,8 @@ struct Rule {
   RuleFn apply;
 };
 
-extern const std::span<const Rule> kElementwiseRules, kViewRules, kReductionRules, kCreationRules, kNeuralRules, kIndexingRules, kInPlaceRules, kRecurrentRules, kQuantizedRules;
+extern const std::span<const Rule> kElementwiseRules, kViewRules, kReductionRules, kCreationRules, kNeuralRules, kIndexingRules, kInPlaceRules, kRecurrentRules,
+    kQuantizedRules, kEinsumRules, kResamplingRules;
 
 // In this order:
 //  - a rule of the tables;

@@ -42,7 +42,7 @@ void ComplexBinary(Call& c, OpId op, TensorId a, TensorId b) {
   c.Fail(Unsupported("complex numbers in this operator"));
 }
 
-enum class Mode : uint8_t { kPlain, kTrueDivision, kBool };
+enum class Mode : uint8_t { kPlain, kTrueDivision, kTruncatedDivision, kBool };
 
 // self and other are tensors or numbers, one at least a tensor.
 void Binary(Call& c, OpId op, Mode mode, std::string_view left, std::string_view right) {
@@ -55,11 +55,14 @@ void Binary(Call& c, OpId op, Mode mode, std::string_view left, std::string_view
   const Attr alpha = c.Scalar("alpha");
   if (alpha.is<double>() && !IsFloat(dtype)) return c.Fail(InvalidArgument("alpha is a float and the operands are integers"));
   if (mode == Mode::kTrueDivision && !IsFloat(dtype)) dtype = DType::kF32;
+  if (mode == Mode::kTruncatedDivision && !IsFloat(dtype))
+    return c.Fail(Unsupported("a division of integers that rounds towards zero ('trunc'); 'floor' is supported"));
   if (mode == Mode::kBool) dtype = DType::kBool;
   const ValueId a = a_tensor ? c.Convert(c.Read(ha), dtype) : c.ScalarTensor(number, dtype);
   ValueId b = b_tensor ? c.Convert(c.Read(hb), dtype) : c.ScalarTensor(number, dtype);
   if (!alpha.is_none() && alpha.Number() != 1) b = c.Emit(OpId::kMul, {b, c.ScalarTensor(alpha, dtype)});
-  c.Return(c.Emit(op, {a, b}));
+  const ValueId result = c.Emit(op, {a, b});
+  c.Return(mode == Mode::kTruncatedDivision ? c.Emit(OpId::kTrunc, {result}) : result);
 }
 template <OpId kOp, Mode kMode = Mode::kPlain>
 void Apply(Call& c) {
@@ -87,8 +90,11 @@ void Bitwise(Call& c) {
 }
 
 void DivMode(Call& c) {
-  if (c.Has("rounding_mode")) return c.Fail(Unsupported("a division that rounds ('", c.String("rounding_mode", ""), "')"));
-  Apply<OpId::kDiv, Mode::kTrueDivision>(c);
+  const std::string_view mode = c.String("rounding_mode", "");
+  if (mode.empty()) Apply<OpId::kDiv, Mode::kTrueDivision>(c);
+  else if (mode == "floor") Apply<OpId::kFloorDivide>(c);
+  else if (mode == "trunc") Apply<OpId::kDiv, Mode::kTruncatedDivision>(c);
+  else c.Fail(Unsupported("a division that rounds ('", mode, "')"));
 }
 
 // where(condition, a, b), each a tensor or a number.
@@ -164,6 +170,31 @@ void Glu(Call& c) {
   c.Return(c.Binary(OpId::kMul, a, c.Emit(OpId::kSigmoid, {b})));
 }
 
+// round(x * 10^decimals) / 10^decimals
+void RoundDecimals(Call& c) {
+  const ValueId x = c.Tensor("self");
+  const int64_t decimals = c.Int("decimals");
+  if (decimals == 0 || !IsFloat(c.type(x).dtype)) return c.Return(c.Emit(OpId::kRound, {x}));
+  const double power = std::pow(10.0, std::abs(static_cast<double>(decimals)));
+  const ValueId scaled = c.Emit(OpId::kRound, {WithNumber(c, decimals > 0 ? OpId::kMul : OpId::kDiv, x, power)});
+  c.Return(WithNumber(c, decimals > 0 ? OpId::kDiv : OpId::kMul, scaled, power));
+}
+// From the nearer end, so that a weight of 0 or 1 gives that end.
+void LerpScalar(Call& c) {
+  const ValueId self = c.Tensor("self"), end = c.Tensor("end");
+  const double weight = c.Scalar("weight").Number();
+  const ValueId way = c.Binary(OpId::kSub, end, self);
+  if (!c.ok()) return;
+  if (std::abs(weight) < 0.5) return c.Return(c.Binary(OpId::kAdd, self, WithNumber(c, OpId::kMul, way, weight)));
+  c.Return(c.Binary(OpId::kSub, end, WithNumber(c, OpId::kMul, way, 1 - weight)));
+}
+void LerpTensor(Call& c) {
+  const ValueId self = c.Tensor("self"), end = c.Tensor("end"), weight = c.Tensor("weight");
+  if (!c.ok()) return;
+  const ValueId rest = c.Emit(OpId::kSub, {c.ScalarTensor(1.0, c.type(weight).dtype), weight});
+  c.Return(c.Binary(OpId::kAdd, c.Binary(OpId::kMul, self, rest), c.Binary(OpId::kMul, end, weight)));
+}
+
 void Square(Call& c) {
   const ValueId x = c.Tensor("self");
   c.Return(c.Emit(OpId::kMul, {x, x}));
@@ -209,6 +240,11 @@ constexpr Rule kRules[] = {
     {"aten.true_divide.Tensor", Apply<OpId::kDiv, Mode::kTrueDivision>},
     {"aten.div.Tensor_mode", DivMode},
     {"aten.div.Scalar_mode", DivMode},
+    {"aten.floor_divide.default", Apply<OpId::kFloorDivide>},
+    {"aten.floor_divide.Scalar", Apply<OpId::kFloorDivide>},
+    {"aten.remainder.Tensor", Apply<OpId::kRemainder>},
+    {"aten.remainder.Scalar", Apply<OpId::kRemainder>},
+    {"aten.remainder.Scalar_Tensor", Apply<OpId::kRemainder>},
     {"aten.maximum.default", Apply<OpId::kMaximum>},
     {"aten.minimum.default", Apply<OpId::kMinimum>},
     {"aten.max.other", Apply<OpId::kMaximum>},
@@ -245,6 +281,9 @@ constexpr Rule kRules[] = {
     {"aten.clamp_max.default", [](Call& c) { ClampOneSide(c, "max"); }},
     {"aten.clamp.Tensor", ClampTensor},
     {"aten.abs.default", Abs},
+    {"aten.round.decimals", RoundDecimals},
+    {"aten.lerp.Scalar", LerpScalar},
+    {"aten.lerp.Tensor", LerpTensor},
     {"aten.square.default", Square},
     {"aten.isnan.default", IsNan},
     {"aten.isinf.default", IsInf},

@@ -1,4 +1,6 @@
-// Reads and writes at positions that are tensors.
+// Reads and writes at positions that are tensors, and elements in another order.
+#include <algorithm>
+
 #include "import/rules.h"
 
 namespace dovetail::pt2 {
@@ -102,6 +104,61 @@ void Flip(Call& c) {
   c.Return(v);
 }
 
+// Element i comes from (i - shift) mod size: two slices change places, or, of a symbolic size, an index is computed.
+ValueId Rolled(Call& c, ValueId x, size_t axis, Dim shift) {
+  if (!c.ok() || c.shape(x).empty()) return x;
+  const Dim size = c.shape(x)[axis];
+  const int64_t dim = static_cast<int64_t>(axis);
+  if (size.is_constant() && shift.is_constant()) {
+    const Dim from = size - Dim::Mod(shift, size);
+    if (size == Dim(0) || from == size) return x;
+    const ValueId tail = c.Emit(OpId::kSlice, {x}, {{"dim", dim}, {"start", from}, {"end", size}});
+    return c.Emit(OpId::kCat, {tail, c.Emit(OpId::kSlice, {x}, {{"dim", dim}, {"start", 0}, {"end", from}})}, {{"dim", dim}});
+  }
+  const ValueId range = c.Emit(OpId::kArange, {}, {{"start", 0}, {"end", size}, {"out_dtype", DType::kI64}});
+  const ValueId moved = c.Emit(OpId::kSub, {range, c.ScalarTensor(shift, DType::kI64)});
+  return c.Emit(OpId::kIndexSelect, {x, c.Emit(OpId::kRemainder, {moved, c.ScalarTensor(size, DType::kI64)})}, {{"dim", dim}});
+}
+void Roll(Call& c) {
+  ValueId x = c.Tensor("self");
+  const std::vector<Dim> shifts = c.SymInts("shifts");
+  const std::vector<int64_t> dims = c.Ints("dims", {});
+  if (!c.ok()) return;
+  const Shape shape = c.shape(x);
+  if (dims.empty() && shifts.size() == 1) {
+    x = Rolled(c, c.Reshape(x, {shape.numel()}), 0, shifts[0]);
+    return c.Return(c.Reshape(x, {shape.begin(), shape.end()}));
+  }
+  if (dims.size() != shifts.size()) return c.Fail(InvalidArgument("roll of ", dims.size(), " dimensions with ", shifts.size(), " shifts"));
+  for (size_t i = 0; i < dims.size(); ++i) x = Rolled(c, x, c.Axis(dims[i], shape.rank()), shifts[i]);
+  c.Return(x);
+}
+
+// With its two dims last and merged into one, a diagonal is every (columns + 1)th element: a view.
+void Diagonal(Call& c) {
+  const TensorId self = c.Handle("self");
+  const Shape shape = c.LogicalShape(self);
+  const size_t a = c.Axis(c.Int("dim1", 0), shape.rank()), b = c.Axis(c.Int("dim2", 1), shape.rank());
+  const int64_t offset = c.Int("offset", 0);
+  if (!c.ok() || shape.rank() < 2 || a == b) return c.Fail(InvalidArgument("a diagonal of dimension ", a, " and itself"));
+  if (!shape[a].is_constant() || !shape[b].is_constant())
+    return c.Fail(Unsupported("the diagonal of a matrix of size [", shape[a].ToString(), ",", shape[b].ToString(), "]; both must be constant"));
+  const int64_t rows = shape[a].value(), columns = shape[b].value();
+  std::vector<Dim> order, sizes;
+  for (size_t i = 0; i < shape.rank(); ++i) {
+    if (i == a || i == b) continue;
+    order.push_back(static_cast<int64_t>(i));
+    sizes.push_back(shape[i]);
+  }
+  order.push_back(static_cast<int64_t>(a));
+  order.push_back(static_cast<int64_t>(b));
+  sizes.push_back(rows * columns);
+  const int64_t length = std::clamp<int64_t>(offset < 0 ? std::min(rows + offset, columns) : std::min(rows, columns - offset), 0, std::max(rows, columns));
+  const int64_t start = length == 0 ? 0 : offset < 0 ? -offset * columns : offset;
+  const TensorId flat = c.ViewSizes(c.ViewPermuted(self, std::move(order)), std::move(sizes));
+  c.ReturnView(c.ViewSlice(flat, shape.rank() - 2, start, length, columns + 1));
+}
+
 constexpr Rule kRules[] = {
     {"aten.index_copy.default", IndexCopy},
     {"aten.index_add.default", IndexAdd},
@@ -111,6 +168,9 @@ constexpr Rule kRules[] = {
     {"aten._unsafe_index_put.default", IndexPut},
     {"aten.select_scatter.default", SelectScatter},
     {"aten.flip.default", Flip},
+    {"aten.roll.default", Roll},
+    {"aten.diagonal.default", Diagonal},
+    {"aten.diagonal_copy.default", Diagonal},
     {"aten.gather.default", Gather},
     {"aten.scatter.src", [](Call& c) { Scatter(c, false); }},
     {"aten.scatter.value", [](Call& c) { Scatter(c, false); }},

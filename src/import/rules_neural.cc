@@ -43,6 +43,10 @@ void Addmm(Call& c) {
   if (plain && c.shape(bias).rank() == 1) return c.Return(MatrixProduct(c, a, b, bias));
   c.Return(c.Binary(OpId::kAdd, Scaled(c, MatrixProduct(c, a, b), "alpha"), bias));
 }
+void Addmv(Call& c) {
+  const ValueId product = c.Emit(OpId::kMatmul, {c.Tensor("mat"), c.Tensor("vec")});
+  c.Return(c.Binary(OpId::kAdd, Scaled(c, product, "alpha"), Scaled(c, c.Tensor("self"), "beta")));
+}
 void Baddbmm(Call& c) {
   const ValueId product = c.Emit(OpId::kBmm, {c.Tensor("batch1"), c.Tensor("batch2")});
   c.Return(c.Binary(OpId::kAdd, Scaled(c, product, "alpha"), Scaled(c, c.Tensor("self"), "beta")));
@@ -350,6 +354,7 @@ constexpr Rule kRules[] = {
     {"aten.mv.default", Mm},
     {"aten.dot.default", Dot},
     {"aten.addmm.default", Addmm},
+    {"aten.addmv.default", Addmv},
     {"aten.baddbmm.default", Baddbmm},
     {"aten.scaled_dot_product_attention.default", Attention},
     {"aten.conv1d.default", [](Call& c) { Convolve(c, false); }},

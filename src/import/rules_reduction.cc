@@ -1,4 +1,6 @@
-// Sums, means, extremes and what is made of them.
+// Sums, means, extremes, norms and what is made of them.
+#include <cmath>
+
 #include "import/rules.h"
 
 namespace dovetail::pt2 {
@@ -109,6 +111,53 @@ void LogSoftmax(Call& c) {
   c.Return(c.Binary(OpId::kSub, shifted, c.Emit(OpId::kLog, {sum})));
 }
 
+// safe + log(sum(exp(x - safe))), `safe` being the maximum where that is finite, else 0.
+void LogSumExp(Call& c) {
+  ValueId x = c.Tensor("self");
+  if (!IsFloat(c.type(x).dtype)) x = c.Convert(x, DType::kF32);
+  const Attr dims = Dims(c, c.shape(x).rank());
+  const DType dtype = c.type(x).dtype;
+  const ValueId most = Reduce(c, OpId::kAmax, x, dims, true);
+  const ValueId finite = c.Emit(OpId::kLt, {c.Emit(OpId::kAbs, {most}), c.ScalarTensor(static_cast<double>(INFINITY), dtype)});
+  const ValueId safe = c.Emit(OpId::kWhere, {finite, most, c.ScalarTensor(0.0, dtype)});
+  const ValueId log = c.Emit(OpId::kLog, {Reduce(c, OpId::kSum, c.Emit(OpId::kExp, {c.Binary(OpId::kSub, x, safe)}), dims, c.Bool("keepdim", false))});
+  if (!c.ok()) return;
+  c.Return(c.Binary(OpId::kAdd, log, c.Reshape(safe, {c.shape(log).begin(), c.shape(log).end()})));
+}
+
+// sum(|x|^order)^(1/order), and its limits.
+void Norm(Call& c, double order) {
+  ValueId x = c.Tensor("self");
+  x = c.Convert(x, c.Type("dtype", c.type(x).dtype));
+  if (!c.ok()) return;
+  const DType dtype = c.type(x).dtype;
+  if (!IsFloat(dtype)) return c.Fail(InvalidArgument("a norm of ", Name(dtype), "; convert it to a float type first"));
+  const Attr dims = Dims(c, c.shape(x).rank());
+  const bool keepdim = c.Bool("keepdim", false);
+  if (order == 2) return c.Return(c.Emit(OpId::kSqrt, {Reduce(c, OpId::kSum, c.Emit(OpId::kMul, {x, x}), dims, keepdim)}));
+  if (order == 0) {
+    const ValueId used = c.Emit(OpId::kNe, {x, c.ScalarTensor(0.0, dtype)});
+    return c.Return(Reduce(c, OpId::kSum, c.Convert(used, dtype), dims, keepdim));
+  }
+  const ValueId size = c.Emit(OpId::kAbs, {x});
+  if (std::isinf(order)) return c.Return(Extreme(c, order > 0, size, dims, keepdim));
+  if (order == 1) return c.Return(Reduce(c, OpId::kSum, size, dims, keepdim));
+  const ValueId sum = Reduce(c, OpId::kSum, c.Emit(OpId::kPowTensorScalar, {size}, {{"exponent", order}}), dims, keepdim);
+  c.Return(c.Emit(OpId::kPowTensorScalar, {sum}, {{"exponent", 1 / order}}));
+}
+template <char kName>
+void NormOf(Call& c) {
+  constexpr std::string_view kOrder = kName == 'p' ? "p" : "ord";
+  Norm(c, c.Has(kOrder) ? c.Scalar(kOrder).Number() : 2);
+}
+
+void Cumsum(Call& c) {
+  const ValueId x = c.Tensor("self");
+  const DType own = c.type(x).dtype, dtype = c.Type("dtype", IsFloat(own) ? own : DType::kI64);
+  // Narrower integers wrap around at last as they would at each step.
+  c.Return(c.Convert(c.Emit(OpId::kCumsum, {c.Convert(x, IsFloat(dtype) ? dtype : DType::kI64)}, {{"dim", c.Int("dim")}}), dtype));
+}
+
 constexpr Rule kRules[] = {
     {"aten.sum.default", SumOrMean<OpId::kSum>},
     {"aten.sum.dim_IntList", SumOrMean<OpId::kSum>},
@@ -135,6 +184,13 @@ constexpr Rule kRules[] = {
     {"aten.softmax.int", Softmax},
     {"aten.log_softmax.int", LogSoftmax},
     {"aten._log_softmax.default", LogSoftmax},
+    {"aten.logsumexp.default", LogSumExp},
+    {"aten.linalg_vector_norm.default", NormOf<'o'>},
+    {"aten.norm.Scalar", NormOf<'p'>},
+    {"aten.norm.ScalarOpt_dim", NormOf<'p'>},
+    {"aten.norm.ScalarOpt_dtype", NormOf<'p'>},
+    {"aten.norm.ScalarOpt_dim_dtype", NormOf<'p'>},
+    {"aten.cumsum.default", Cumsum},
 };
 
 }  // namespace

@@ -51,6 +51,14 @@ std::string InferShape(std::string_view op, std::vector<Shape> operands, std::ve
   return status.ok() ? results[0].shape.ToString() : std::string(status.message());
 }
 
+TEST(SymbolicInferenceTest, Upsample) {
+  const auto by = [](double h, double w) { return InferShape("upsample_nearest2d", {S({"1", "3", "s0", "s1"})}, {Attr(), Attr(std::vector<double>{h, w})}); };
+  EXPECT_EQ(by(2, 1), "1,3,2*s0,s1");
+  EXPECT_EQ(by(0.5, 1.5), "1,3,floordiv(s0,2),floordiv(3*s1,2)");
+  EXPECT_NE(by(2, 1.7).find("a multiple of 1/1024"), std::string::npos) << by(2, 1.7);
+  EXPECT_EQ(InferShape("upsample_bilinear2d", {S({"s0", "3", "8", "s1"})}, {Sizes({"s0", "2*s1"}), true, Attr()}), "s0,3,s0,2*s1");
+}
+
 std::string View(std::initializer_list<std::string_view> from, std::initializer_list<std::string_view> to) {
   return InferShape("view", {S(from)}, {Sizes(to)});
 }

@@ -127,6 +127,8 @@ LowerFn FindElementwise(OpId op) {
     case OpId::kReciprocal: return Reciprocal;
     case OpId::kSin: return Unary<Kind::XNNSin>;
     case OpId::kCos: return Unary<Kind::XNNCos>;
+    case OpId::kFloor: return Unary<Kind::XNNFloor>;
+    case OpId::kCeil: return Unary<Kind::XNNCeiling>;
     case OpId::kTanh: return Unary<Kind::XNNTanh>;
     case OpId::kSigmoid: return Unary<Kind::XNNSigmoid>;
     case OpId::kRelu: return Relu;
