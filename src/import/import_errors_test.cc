@@ -256,7 +256,6 @@ TEST(ModelErrors, OperatorsThatAreNoneOfTorchs) {
   EXPECT_TRUE(Contains(ErrorOfTarget("torch.ops.higher_order.cond"), "compute both sides and choose with torch.where"));
   EXPECT_TRUE(Contains(ErrorOfTarget("torch.ops.quantized_decomposed.embedding_4bit.default"),
                        "operator quantized_decomposed.embedding_4bit.default is not supported; of models quantized in PyTorch, those of prepare_pt2e/convert_pt2e"));
-  EXPECT_TRUE(Contains(ErrorOfTarget("torch.ops.aten.round.default"), "if run_decompositions() took apart operators of torchao, save the program before it"));
   EXPECT_TRUE(Contains(ErrorOfTarget("torch.ops.torchao.solve.default"), "else export the model in float and let `dovetail compile --quantize` quantize it"));
 }
 

@@ -25,8 +25,6 @@ bool IsSymbolic(const Arg& a) {
 
 // What to do about an operator that cannot be imported.
 std::string_view WayOut(std::string_view target) {
-  if (target.starts_with("aten.round."))
-    return "if run_decompositions() took apart operators of torchao, save the program before it; else rewrite this line with operators that `dovetail ops` lists";
   if (target.starts_with("aten."))
     return "program.run_decompositions() before saving may replace it, else rewrite this line with operators that `dovetail ops` lists";
   if (target.starts_with("higher_order.")) return "a branch or loop must not depend on a tensor's contents: compute both sides and choose with torch.where";

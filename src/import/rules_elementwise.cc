@@ -42,7 +42,16 @@ void ComplexBinary(Call& c, OpId op, TensorId a, TensorId b) {
   c.Fail(Unsupported("complex numbers in this operator"));
 }
 
-enum class Mode : uint8_t { kPlain, kTrueDivision, kTruncatedDivision, kBool };
+enum class Mode : uint8_t { kPlain, kTrueDivision, kTruncated, kBool };
+
+// What `op`, floor_divide or remainder, would be with the quotient rounded towards zero: of |a| and |b|, with the sign put back.
+ValueId Truncated(Call& c, OpId op, ValueId a, ValueId b) {
+  if (!c.ok()) return kNone;
+  const ValueId size = c.Emit(op, {c.Emit(OpId::kAbs, {a}), c.Emit(OpId::kAbs, {b})}), zero = c.ScalarTensor(0, c.type(a).dtype);
+  ValueId negative = c.Emit(OpId::kLt, {a, zero});
+  if (op == OpId::kFloorDivide) negative = c.Emit(OpId::kNe, {negative, c.Emit(OpId::kLt, {b, zero})});
+  return c.Emit(OpId::kWhere, {negative, c.Emit(OpId::kNeg, {size}), size});
+}
 
 // self and other are tensors or numbers, one at least a tensor.
 void Binary(Call& c, OpId op, Mode mode, std::string_view left, std::string_view right) {
@@ -55,14 +64,13 @@ void Binary(Call& c, OpId op, Mode mode, std::string_view left, std::string_view
   const Attr alpha = c.Scalar("alpha");
   if (alpha.is<double>() && !IsFloat(dtype)) return c.Fail(InvalidArgument("alpha is a float and the operands are integers"));
   if (mode == Mode::kTrueDivision && !IsFloat(dtype)) dtype = DType::kF32;
-  if (mode == Mode::kTruncatedDivision && !IsFloat(dtype))
-    return c.Fail(Unsupported("a division of integers that rounds towards zero ('trunc'); 'floor' is supported"));
   if (mode == Mode::kBool) dtype = DType::kBool;
   const ValueId a = a_tensor ? c.Convert(c.Read(ha), dtype) : c.ScalarTensor(number, dtype);
   ValueId b = b_tensor ? c.Convert(c.Read(hb), dtype) : c.ScalarTensor(number, dtype);
   if (!alpha.is_none() && alpha.Number() != 1) b = c.Emit(OpId::kMul, {b, c.ScalarTensor(alpha, dtype)});
-  const ValueId result = c.Emit(op, {a, b});
-  c.Return(mode == Mode::kTruncatedDivision ? c.Emit(OpId::kTrunc, {result}) : result);
+  if (mode != Mode::kTruncated) return c.Return(c.Emit(op, {a, b}));
+  if (op == OpId::kFloorDivide && IsFloat(dtype)) return c.Return(c.Emit(OpId::kTrunc, {c.Emit(OpId::kDiv, {a, b})}));
+  c.Return(Truncated(c, op, a, b));
 }
 template <OpId kOp, Mode kMode = Mode::kPlain>
 void Apply(Call& c) {
@@ -93,7 +101,7 @@ void DivMode(Call& c) {
   const std::string_view mode = c.String("rounding_mode", "");
   if (mode.empty()) Apply<OpId::kDiv, Mode::kTrueDivision>(c);
   else if (mode == "floor") Apply<OpId::kFloorDivide>(c);
-  else if (mode == "trunc") Apply<OpId::kDiv, Mode::kTruncatedDivision>(c);
+  else if (mode == "trunc") Apply<OpId::kFloorDivide, Mode::kTruncated>(c);
   else c.Fail(Unsupported("a division that rounds ('", mode, "')"));
 }
 
@@ -245,6 +253,8 @@ constexpr Rule kRules[] = {
     {"aten.remainder.Tensor", Apply<OpId::kRemainder>},
     {"aten.remainder.Scalar", Apply<OpId::kRemainder>},
     {"aten.remainder.Scalar_Tensor", Apply<OpId::kRemainder>},
+    {"aten.fmod.Tensor", Apply<OpId::kRemainder, Mode::kTruncated>},
+    {"aten.fmod.Scalar", Apply<OpId::kRemainder, Mode::kTruncated>},
     {"aten.maximum.default", Apply<OpId::kMaximum>},
     {"aten.minimum.default", Apply<OpId::kMinimum>},
     {"aten.max.other", Apply<OpId::kMaximum>},

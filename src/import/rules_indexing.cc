@@ -135,14 +135,16 @@ void Roll(Call& c) {
 }
 
 // With its two dims last and merged into one, a diagonal is every (columns + 1)th element: a view.
-void Diagonal(Call& c) {
-  const TensorId self = c.Handle("self");
+TensorId DiagonalOf(Call& c, TensorId self) {
   const Shape shape = c.LogicalShape(self);
   const size_t a = c.Axis(c.Int("dim1", 0), shape.rank()), b = c.Axis(c.Int("dim2", 1), shape.rank());
   const int64_t offset = c.Int("offset", 0);
-  if (!c.ok() || shape.rank() < 2 || a == b) return c.Fail(InvalidArgument("a diagonal of dimension ", a, " and itself"));
-  if (!shape[a].is_constant() || !shape[b].is_constant())
-    return c.Fail(Unsupported("the diagonal of a matrix of size [", shape[a].ToString(), ",", shape[b].ToString(), "]; both must be constant"));
+  if (a == b) c.Fail(InvalidArgument("a diagonal of dimension ", a, " and itself"));
+  if (!c.ok()) return kNone;
+  if (!shape[a].is_constant() || !shape[b].is_constant()) {
+    c.Fail(Unsupported("the diagonal of a matrix of size [", shape[a].ToString(), ",", shape[b].ToString(), "]; both must be constant"));
+    return kNone;
+  }
   const int64_t rows = shape[a].value(), columns = shape[b].value();
   std::vector<Dim> order, sizes;
   for (size_t i = 0; i < shape.rank(); ++i) {
@@ -156,7 +158,12 @@ void Diagonal(Call& c) {
   const int64_t length = std::clamp<int64_t>(offset < 0 ? std::min(rows + offset, columns) : std::min(rows, columns - offset), 0, std::max(rows, columns));
   const int64_t start = length == 0 ? 0 : offset < 0 ? -offset * columns : offset;
   const TensorId flat = c.ViewSizes(c.ViewPermuted(self, std::move(order)), std::move(sizes));
-  c.ReturnView(c.ViewSlice(flat, shape.rank() - 2, start, length, columns + 1));
+  return c.ViewSlice(flat, shape.rank() - 2, start, length, columns + 1);
+}
+void Diagonal(Call& c) { c.ReturnView(DiagonalOf(c, c.Handle("self"))); }
+void DiagonalScatter(Call& c) {
+  c.Return(c.Tensor("self"));
+  c.Write(DiagonalOf(c, c.results()[0]), c.Tensor("src"));
 }
 
 constexpr Rule kRules[] = {
@@ -171,6 +178,7 @@ constexpr Rule kRules[] = {
     {"aten.roll.default", Roll},
     {"aten.diagonal.default", Diagonal},
     {"aten.diagonal_copy.default", Diagonal},
+    {"aten.diagonal_scatter.default", DiagonalScatter},
     {"aten.gather.default", Gather},
     {"aten.scatter.src", [](Call& c) { Scatter(c, false); }},
     {"aten.scatter.value", [](Call& c) { Scatter(c, false); }},

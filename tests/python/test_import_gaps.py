@@ -22,7 +22,6 @@ class Case:
     shapes: list
     scale: float = 3
     whole: bool = False  # inputs are whole numbers
-    runtimes: tuple = tuple(RUNTIMES)
 
     def inputs(self, rows, seed):
         generator = torch.Generator().manual_seed(seed)
@@ -81,6 +80,9 @@ CASES = {
     "floor_divide_tensor": Case(torch.floor_divide, SIGNS),
     "div_floor": Case(lambda x: torch.div(x, 0.75, rounding_mode="floor"), MATRIX),
     "div_trunc": Case(lambda a, b: torch.div(a, b, rounding_mode="trunc"), SIGNS),
+    "fmod": Case(torch.fmod, SIGNS),
+    "fmod_number": Case(lambda x: torch.fmod(x, -1.75), MATRIX),
+    "integers_towards_zero": Case(lambda a, b: torch.div(a.long(), b.abs().long() + 2, rounding_mode="trunc") + torch.fmod(a.long(), -3), SIGNS),
     "integer_positions": Case(relative_positions, MATRIX),
     "floor": Case(torch.floor, MATRIX),
     "ceil": Case(torch.ceil, MATRIX),
@@ -175,10 +177,7 @@ def check(dovetail, folder, module, case, which, core=False):
 @pytest.mark.parametrize("which", RUNTIMES)
 @pytest.mark.parametrize("name", CASES)
 def test_function(dovetail, tmp_path, name, which):
-    case = CASES[name]
-    if which not in case.runtimes:
-        pytest.skip("not an operator of the stock runtime")
-    check(dovetail, tmp_path, Function(case.fn), case, which)
+    check(dovetail, tmp_path, Function(CASES[name].fn), CASES[name], which)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -201,13 +200,13 @@ REFUSED = {
     "three": (lambda a: torch.einsum("ij,jk,kl->il", a, a, a), "3 operands"),
     "ellipsis": (lambda a: torch.einsum("...j,kj->...k", a, a), "ellipsis"),
     "diagonal": (lambda a: torch.einsum("ii->i", a), "twice in one operand"),
-    "integer_trunc": (lambda a: torch.div(a.long(), 3, rounding_mode="trunc"), "'trunc'"),
+    "diagonal_of_any_size": (lambda a: torch.diagonal(a), "both must be constant"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusal(dovetail, tmp_path, name):
     fn, message = REFUSED[name]
-    source = export(Function(fn), [[4, 4]], (torch.ones(4, 4),), tmp_path / "model.pt2")
+    source = export(Function(fn), [[None, None] if name == "diagonal_of_any_size" else [4, 4]], (torch.ones(4, 4),), tmp_path / "model.pt2")
     done = subprocess.run([dovetail, "compile", source, "-o", tmp_path / "program.pte"], capture_output=True, text=True)
     assert done.returncode != 0 and message in done.stderr and "test_import_gaps.py" in done.stderr, done.stderr

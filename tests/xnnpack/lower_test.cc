@@ -24,6 +24,8 @@ const std::vector<Case>& Cases() {
       {"reciprocal", Unary("reciprocal"), true},
       {"sin", Unary("sin")},
       {"cos", Unary("cos")},
+      {"floor", Unary("floor")},
+      {"ceil", Unary("ceil")},
       {"tanh", Unary("tanh")},
       {"sigmoid", Unary("sigmoid")},
       {"relu", Unary("relu")},
