@@ -6,13 +6,13 @@ namespace dovetail::cli {
 
 void CompileFlags::AddTo(CLI::App* verb) {
   verb->add_option("MODEL", model, "a .pt2 file written by torch.export.save")->required();
-  std::string schemes = "none";
-  for (const Scheme& s : Schemes()) schemes += StrCat(", ", s.name);
-  verb->add_option("--quantize", quantize, "quantization scheme: " + schemes)->capture_default_str();
+  std::vector<std::string> schemes = {"none"};
+  for (const Scheme& s : Schemes()) schemes.emplace_back(s.name);
+  verb->add_option("--quantize", quantize, "quantization scheme")->capture_default_str()->check(CLI::IsMember(schemes));
   verb->add_option("--state", state, "how states (a KV cache) are stored: float or int8")->capture_default_str()->check(CLI::IsMember({"float", "int8"}));
   verb->add_option("--calibrate", calibrate,
                    "npz or safetensors files, or folders of them, one call each, in order; a call goes on from the states that the last one left");
-  verb->add_option("--keep-float", keep_float, "module paths to leave unquantized, with * for any characters (repeatable)");
+  verb->add_option("--keep-float", keep_float, "module paths and states to leave unquantized, with * for any characters (repeatable)");
   verb->add_option("--external-weights", not_built["--external-weights"], "not in this version");
   verb->add_option("--backend", backends, "backends in order of preference")->capture_default_str();
   verb->add_option("--runtime", runtime, "dovetail, or executorch for a program that the stock ExecuTorch runtime loads")
@@ -26,14 +26,7 @@ Result<CompileOptions> CompileFlags::Options() const {
   for (const auto& [flag, values] : not_built)
     if (!values.empty()) return Unsupported(flag, " is not in this version, which writes one file");
   CompileOptions options;
-  if (quantize != "none") {
-    options.quantize.scheme = FindScheme(quantize);
-    if (!options.quantize.scheme) {
-      std::string schemes = "none";
-      for (const Scheme& s : Schemes()) schemes += StrCat(", ", s.name);
-      return InvalidArgument("--quantize ", quantize, " is not a scheme; there are ", schemes);
-    }
-  }
+  if (quantize != "none") options.quantize.scheme = FindScheme(quantize);
   options.quantize.int8_states = state == "int8";
   options.quantize.keep_float = keep_float;
   options.quantize.calibration = calibrate;

@@ -140,7 +140,15 @@ V Embedding(Builder& b, ValueId weight, ValueId scale, ValueId indices) {
 }
 
 V Linear(Builder& b, const std::vector<ValueId>& o) {
-  DT_ASSIGN_OR_RETURN(const ValueId x, Input(b, o[0], o[1], o[2]));
+  DT_ASSIGN_OR_RETURN(ValueId x, Input(b, o[0], o[1], o[2]));
+  if (b.type(x).rank() == 1) {  // the stock linear takes no vector
+    DT_ASSIGN_OR_RETURN(x, View(b, x, {Dim(1), b.type(x).shape[0]}));
+    std::vector<ValueId> row = o;
+    row[0] = x;
+    row[1] = row[2] = kNone;
+    DT_ASSIGN_OR_RETURN(const ValueId y, Linear(b, row));
+    return View(b, y, {b.type(y).shape[1]});
+  }
   if (b.type(o[3]).dtype == DType::kU8) {
     DT_ASSIGN_OR_RETURN(const ValueId weight, Nibbles(b, o[3], o[4]));
     return b.Emit(OpId::kLinear, {x, weight, o[5]});

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 
 #include "format/match_inputs.h"
 #include "kernels/kernels.h"
@@ -67,12 +68,22 @@ Result<std::vector<std::string>> ListCalls(std::span<const std::string> paths) {
 
 Result<CalibrationCall> LoadCall(const Module& module, const std::string& file) {
   DT_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays, LoadArrays(file));
-  for (size_t g = 0; g < module.graphs.size(); ++g) {
-    if (module.graphs.size() == 1 || !HasAllNames(*module.graphs[g], arrays)) continue;
-    std::vector<NamedArray> copy = arrays;
-    if (auto inputs = TakeInputs(module, *module.graphs[g], copy, file); inputs.ok()) return CalibrationCall{g, *std::move(inputs)};
-  }
   if (module.graphs.empty()) return InvalidArgument("the program has no method to call with '", file, "'");
+  // The method that uses the most of the file's arrays, the first of equals.
+  std::vector<size_t> order(module.graphs.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto arguments = [&](size_t g) {
+    return std::count_if(module.graphs[g]->inputs.begin(), module.graphs[g]->inputs.end(), [&](ValueId v) { return module.graphs[g]->type(v).dtype != DType::kNone; });
+  };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return arguments(a) > arguments(b); });
+  if (module.graphs.size() > 1) {
+    for (const bool by_name : {true, false})
+      for (size_t g : order) {
+        if (by_name && !HasAllNames(*module.graphs[g], arrays)) continue;
+        std::vector<NamedArray> copy = arrays;
+        if (auto inputs = TakeInputs(module, *module.graphs[g], copy, file); inputs.ok()) return CalibrationCall{g, *std::move(inputs)};
+      }
+  }
   DT_ASSIGN_OR_RETURN(std::vector<OwnedTensor> inputs, TakeInputs(module, *module.graphs[0], arrays, file));
   return CalibrationCall{0, std::move(inputs)};
 }

@@ -31,8 +31,8 @@ struct CalibrationCall {
   size_t graph = 0;  // index into Module::graphs
   std::vector<OwnedTensor> inputs;
 };
-// The arrays of a file as the inputs of a method, named as the program's inputs or "input_0", ... . Of several methods it is the first that has exactly these
-// names and takes these shapes, else the first of the module. Errors name file and input.
+// The arrays of a file as the inputs of a method, named as the program's inputs or "input_0", ... . Of several methods it is the one with the most inputs that
+// the file names and whose shapes they have (then by "input_0", ...), else the first of the module. Errors name file and input.
 Result<CalibrationCall> LoadCall(const Module& module, const std::string& file);
 
 // Runs `files` as calls number `first_call` and up, and adds what the watched values were to `observed`. Calls of a module without states may be cut into

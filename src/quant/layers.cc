@@ -52,8 +52,9 @@ class LayerQuantizer {
       case OpId::kLstmScan:
       case OpId::kGruScan: quantize = &LayerQuantizer::Recurrent; break;
       case OpId::kMatmul:
+      case OpId::kBmm:
         // A product of two activations is no layer.
-        if (const Constant* w = GetConstant(module_, c.graph, n.operands[1]); !w || w->type.rank() != 2) return Replacement();
+        if (!GetConstant(module_, c.graph, n.operands[0]) && !GetConstant(module_, c.graph, n.operands[1])) return Replacement();
         quantize = &LayerQuantizer::MatMul;
         break;
       default: return Replacement();
@@ -84,9 +85,14 @@ class LayerQuantizer {
     return inputs_[{input, row_dims}] = Activation{q[0], q[1], q[2]};
   }
 
+  // XNNPACK sums products of a row's integers (at most 255 from its zero point) and a weight's (at most 127) in 32 bits.
+  static bool TooLongForSums(int64_t products) { return products > INT32_MAX / (255 * 127); }
+
   std::string Became(const std::string& weight) const { return (scheme_.activations == Activations::kFloat ? "f32 x " : "i8 dynamic per_row x ") + weight; }
 
   Result<LayerChange> Product(RewriteContext& c, ValueId input, uint32_t weight, ValueId bias) {
+    if (scheme_.activations != Activations::kFloat && TooLongForSums(module_.constants[weight].type.shape[1].value()))
+      return LeftInFloat("its sums of products could exceed 32 bits");
     DT_ASSIGN_OR_RETURN(const Matrix m, QuantizeMatrix(module_, weight, scheme_, weights_));
     DT_ASSIGN_OR_RETURN(const Activation x, Quantized(c, input, 1));
     const bool own_bias = bias != kNone && GetConstant(module_, c.graph, bias) && c.graph.type(bias).shape == Shape{module_.constants[weight].type.shape[0]};
@@ -110,6 +116,8 @@ class LayerQuantizer {
   Result<LayerChange> MatMul(RewriteContext& c, NodeId id) {
     const Node& n = c.graph.node(id);
     const uint32_t weight = ConstantOf(c.graph, n.operands[1]);
+    if (weight == kNone) return LeftInFloat("its constant matrix stands on the left; write it as x @ w, or as a linear, to have it quantized");
+    if (module_.constants[weight].type.rank() != 2 || n.op == OpId::kBmm) return LeftInFloat("its constant is a batch of matrices");
     if (!module_.constants[weight].data_known) return LeftInFloat("the data of its weight are not in the file");
     return Product(c, n.operands[0], weights_.Transposed(weight), kNone);
   }
@@ -124,6 +132,8 @@ class LayerQuantizer {
     // Measured 12 times slower in groups than in f32 (64 channels, 3x3, 56x56); its weights are few.
     if (!transposed && GetAttr(n, "groups").Int(1) > 1 && module_.constants[weight].type.shape[1] == Dim(1))
       return LeftInFloat("a depthwise convolution: XNNPACK has no kernel for rows quantized at run time, and groups of one channel are far slower; --quantize int8 quantizes it");
+    if (const Shape& w = module_.constants[weight].type.shape; TooLongForSums(w.numel().value() / std::max<int64_t>(1, w[transposed ? 1 : 0].value())))
+      return LeftInFloat("its sums of products could exceed 32 bits");
     if (transposed && GetAttr(n, "groups").Int(1) != 1) return LeftInFloat("a transposed convolution in groups: its output channels lie on two dims of the weight");
     if (n.operands[2] != kNone && !GetConstant(module_, c.graph, n.operands[2])) return LeftInFloat("its bias is computed by the model, not a constant");
     DT_ASSIGN_OR_RETURN(const QuantizedWeight w, weights_.PerChannel(weight, transposed ? 1 : 0));
@@ -134,7 +144,7 @@ class LayerQuantizer {
   }
 
   Result<LayerChange> Recurrent(RewriteContext&, NodeId) {
-    return LeftInFloat("a recurrent layer (RNN): rounding errors of its state would add up over the steps; the product with its input is a layer of its own and is quantized");
+    return LeftInFloat(kRecurrentReason);
   }
 
   Result<LayerChange> Embedding(RewriteContext& c, NodeId id) { return QuantizeEmbedding(c, id, scheme_, weights_); }
@@ -149,39 +159,15 @@ class LayerQuantizer {
 
 }  // namespace
 
-bool MatchesGlob(std::string_view glob, std::string_view path) {
-  size_t star = std::string_view::npos, retry = 0, g = 0, p = 0;
-  while (p < path.size()) {
-    if (g < glob.size() && (glob[g] == path[p] || glob[g] == '?') && glob[g] != '*') {
-      ++g;
-      ++p;
-    } else if (g < glob.size() && glob[g] == '*') {
-      star = g++;
-      retry = p;
-    } else if (star != std::string_view::npos) {
-      g = star + 1;
-      p = ++retry;
-    } else {
-      return false;
-    }
-  }
-  while (g < glob.size() && glob[g] == '*') ++g;
-  return g == glob.size();
-}
-
 std::string LayerPath(const Module& module, const Graph& graph, const Node& node) {
   if (const Location* l = module.location(node); l && !l->module_path.empty()) return l->module_path;
+  std::string name;
   for (ValueId v : node.operands)
-    if (const Constant* c = v == kNone ? nullptr : GetConstant(module, graph, v)) {
-      std::string name = c->name;
-      if (name.ends_with(".weight")) name.resize(name.size() - 7);
-      return name;
-    }
-  return {};
-}
-
-bool KeptFloat(const QuantizeOptions& options, std::string_view path) {
-  return std::any_of(options.keep_float.begin(), options.keep_float.end(), [&](const std::string& glob) { return MatchesGlob(glob, path); });
+    // Of a recurrent layer the first states may be constants too, made by the model.
+    if (const Constant* c = v == kNone ? nullptr : GetConstant(module, graph, v); c && (name.empty() || name.starts_with("folded."))) name = c->name;
+  if (name.ends_with(".weight")) name.resize(name.size() - 7);
+  if (const size_t leaf = name.rfind(".weight_hh_"); leaf != std::string::npos) name.resize(leaf);
+  return name;
 }
 
 uint32_t ConstantOf(const Graph& graph, ValueId v) {

@@ -7,16 +7,14 @@
 
 namespace dovetail {
 
-// Whether `path` matches the glob: * stands for any characters, ? for one, everything else for itself.
-bool MatchesGlob(std::string_view glob, std::string_view path);
-
 // The path that reports and --keep-float use: the node's module path, or the name of the weight (without ".weight") where there is none.
 std::string LayerPath(const Module& module, const Graph& graph, const Node& node);
-// Whether the user asked to leave it in float.
-bool KeptFloat(const QuantizeOptions& options, std::string_view path);
 
 // The index of the constant that `v` is, or kNone.
 uint32_t ConstantOf(const Graph& graph, ValueId v);
+
+inline constexpr const char* kRecurrentReason =
+    "a recurrent layer (RNN): rounding errors of its state would add up over the steps; the product with its input is a layer of its own and is quantized";
 
 // What a layer becomes, or why it stays as it is.
 struct LayerChange {

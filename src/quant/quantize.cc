@@ -1,5 +1,7 @@
 #include "quant/quantize.h"
 
+#include <algorithm>
+
 #include "ir/verifier.h"
 #include "quant/calibration.h"
 #include "quant/compensate.h"
@@ -9,6 +11,62 @@
 #include "quant/weights.h"
 
 namespace dovetail {
+namespace {
+
+bool IsStatic(const Module& module) {
+  for (const auto& g : module.graphs)
+    for (NodeId id : g->order)
+      for (ValueId v : g->node(id).results)
+        if (g->type(v).per_tensor()) return true;
+  return false;
+}
+
+// Recurrent layers, which the static scheme does not look at.
+void ReportRecurrent(const Module& module, QuantizeReport& report) {
+  for (const auto& g : module.graphs)
+    for (NodeId id : g->order) {
+      const Node& n = g->node(id);
+      if (n.op != OpId::kLstmScan && n.op != OpId::kGruScan) continue;
+      const Location* l = module.location(n);
+      report.layers.push_back({LayerPath(module, *g, n), std::string(GetOp(n.op).name), {}, kRecurrentReason, l ? l->source : std::string()});
+    }
+}
+
+void WarnOfUnusedGlobs(const Module& module, const QuantizeOptions& options, QuantizeReport& report) {
+  for (const std::string& glob : options.keep_float) {
+    const bool layer = std::any_of(report.layers.begin(), report.layers.end(), [&](const LayerReport& l) { return MatchesGlob(glob, l.path); });
+    const bool state = std::any_of(module.states.begin(), module.states.end(), [&](const State& s) { return MatchesGlob(glob, s.name); });
+    if (layer || state) continue;
+    report.warnings.push_back(StrCat("--keep-float '", glob, "' matches no layer and no state",
+                                     report.layers.empty() ? std::string() : StrCat("; a layer's path looks like '", report.layers.front().path, "'")));
+  }
+}
+
+}  // namespace
+
+bool MatchesGlob(std::string_view glob, std::string_view path) {
+  size_t star = std::string_view::npos, retry = 0, g = 0, p = 0;
+  while (p < path.size()) {
+    if (g < glob.size() && (glob[g] == path[p] || glob[g] == '?') && glob[g] != '*') {
+      ++g;
+      ++p;
+    } else if (g < glob.size() && glob[g] == '*') {
+      star = g++;
+      retry = p;
+    } else if (star != std::string_view::npos) {
+      g = star + 1;
+      p = ++retry;
+    } else {
+      return false;
+    }
+  }
+  while (g < glob.size() && glob[g] == '*') ++g;
+  return g == glob.size();
+}
+
+bool KeptFloat(const QuantizeOptions& options, std::string_view path) {
+  return std::any_of(options.keep_float.begin(), options.keep_float.end(), [&](const std::string& glob) { return MatchesGlob(glob, path); });
+}
 
 Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& report) {
   StateSets before = CollectStates(module);
@@ -29,9 +87,15 @@ Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& 
         report.warnings.push_back(StrCat("--quantize ", options.scheme->name, " needs no calibration; the files of --calibrate were not read"));
       }
     }
-    DT_RETURN_IF_ERROR((is_static ? QuantizeStatic : QuantizeLayers)(module, options, weights, report));
+    if (is_static && IsStatic(module)) {
+      report.warnings.push_back("the model came with static int8 layers: they stay as they are, and so does what its quantizer left in float");
+    } else {
+      if (is_static) ReportRecurrent(module, report);
+      DT_RETURN_IF_ERROR((is_static ? QuantizeStatic : QuantizeLayers)(module, options, weights, report));
+    }
   }
-  if (options.int8_states) DT_RETURN_IF_ERROR(StoreStatesAsInt8(module, report));
+  WarnOfUnusedGlobs(module, options, report);
+  if (options.int8_states) DT_RETURN_IF_ERROR(StoreStatesAsInt8(module, options, report));
   DT_RETURN_IF_ERROR(Verify(module));
   // The scales of a state are read and written where it is, and nowhere else.
   for (const auto& g : module.graphs)

@@ -19,7 +19,7 @@ namespace dovetail {
 struct QuantizeOptions {
   const Scheme* scheme = nullptr;         // null: weights and activations stay float
   bool int8_states = false;
-  std::vector<std::string> keep_float;    // globs over module paths: "layers.*.mlp.*", * matching any characters
+  std::vector<std::string> keep_float;    // globs over paths of modules and names of states: "layers.*.mlp.*"
   std::vector<std::string> calibration;   // .npz or .safetensors files, one call each, or folders of them; in order
   ProgressFn progress;                    // may be null
 };
@@ -38,6 +38,11 @@ struct QuantizeReport {
   std::vector<std::string> int8_states;   // each now i8, with its scales in a state NAME.scale
   std::vector<std::string> warnings;      // "state 'x' stays float: ..."
 };
+
+// Whether `path` matches the glob: * stands for any characters, ? for one, everything else for itself.
+bool MatchesGlob(std::string_view glob, std::string_view path);
+// Whether the user asked to leave the layer or state of this path in float.
+bool KeptFloat(const QuantizeOptions& options, std::string_view path);
 
 // Fails on weights that are not finite, on unreadable calibration data, and on a scheme that needs calibration and has none.
 Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& report);

@@ -35,7 +35,7 @@ std::vector<States> Holds(const Module& module, const Graph& g) {
 }
 
 // Of states that stay float: why. Empty: the state can be int8.
-std::vector<std::string> Obstacles(const Module& module) {
+std::vector<std::string> Obstacles(const Module& module, const QuantizeOptions& options) {
   std::vector<std::string> why(module.states.size());
   States read, written, returned;
   for (const auto& g : module.graphs) {
@@ -54,7 +54,8 @@ std::vector<std::string> Obstacles(const Module& module) {
       return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
     };
     const std::string scales = ScalesOf(s.name);
-    if (s.type.dtype != DType::kF32) why[i] = StrCat("it is ", Name(s.type.dtype), ", and only f32 is stored as int8");
+    if (KeptFloat(options, s.name)) why[i] = "--keep-float asks for it";
+    else if (s.type.dtype != DType::kF32) why[i] = StrCat("it is ", Name(s.type.dtype), ", and only f32 is stored as int8");
     else if (s.type.rank() == 0) why[i] = "it is one number";
     else if (s.type.shape.back().value() < kLeastWidth) why[i] = StrCat("its rows of ", s.type.shape.back().value(), " are too short for a scale each");
     else if (!read.contains(i)) why[i] = "the model never reads it";
@@ -92,7 +93,7 @@ Result<std::pair<State, State>> Split(const State& s) {
 
 class StateStorage {
  public:
-  StateStorage(Module& module, QuantizeReport& report) : module_(module), report_(report) {}
+  StateStorage(Module& module, const QuantizeOptions& options, QuantizeReport& report) : module_(module), options_(options), report_(report) {}
 
   Status Run() {
     DT_RETURN_IF_ERROR(SplitStates());
@@ -106,7 +107,7 @@ class StateStorage {
  private:
   // Scales stand right behind their state, and graphs refer to states by their new numbers.
   Status SplitStates() {
-    const std::vector<std::string> obstacles = Obstacles(module_);
+    const std::vector<std::string> obstacles = Obstacles(module_, options_);
     std::vector<uint32_t> moved;
     std::vector<State> states;
     for (size_t i = 0; i < obstacles.size(); ++i) {
@@ -156,6 +157,7 @@ class StateStorage {
       std::optional<RowPair> pair = PairOf(c.graph, v);
       if (!pair) {
         DT_ASSIGN_OR_RETURN(pair, QuantizeRows(b, v));
+        WarnOfArithmetic(c.module.states[state].name);
       }
       b.WriteState(state, pair->rows);
       b.WriteState(state + 1, pair->scale);
@@ -170,12 +172,19 @@ class StateStorage {
     return Dequantized(b, pair);
   }
 
+  void WarnOfArithmetic(const std::string& state) {
+    std::string warning = StrCat("state '", state, "' is computed anew by each call, not written by rows: as int8 it keeps no small change of a large value; --keep-float '",
+                                 state, "' leaves it in float");
+    if (std::find(report_.warnings.begin(), report_.warnings.end(), warning) == report_.warnings.end()) report_.warnings.push_back(std::move(warning));
+  }
+
   static Result<Replacement> Dequantized(Builder& b, const RowPair& pair) {
     DT_ASSIGN_OR_RETURN(const ValueId v, b.Emit(OpId::kDequantizeRows, {pair.rows, pair.scale}));
     return Replacement(std::vector<ValueId>{v});
   }
 
   Module& module_;
+  const QuantizeOptions& options_;
   QuantizeReport& report_;
   std::set<uint32_t> split_;  // the numbers of states that are i8; the scales are the next
   std::vector<bool> wanted_;  // of the graph under way
@@ -183,6 +192,6 @@ class StateStorage {
 
 }  // namespace
 
-Status StoreStatesAsInt8(Module& module, QuantizeReport& report) { return StateStorage(module, report).Run(); }
+Status StoreStatesAsInt8(Module& module, const QuantizeOptions& options, QuantizeReport& report) { return StateStorage(module, options, report).Run(); }
 
 }  // namespace dovetail

@@ -90,7 +90,7 @@ def test_flags_that_this_version_lacks(cli, tmp_path):
     model = "tests/fixtures/sig_constants.pt2"
     done = cli("compile", model, "-o", tmp_path / "a.pte", "--external-weights", "w.ptd", code=1)
     assert "--external-weights" in done.stderr and not (tmp_path / "a.pte").exists()
-    refused = cli("compile", model, "-o", tmp_path / "a.pte", "--quantize", "int3", code=1).stderr
+    refused = cli("compile", model, "-o", tmp_path / "a.pte", "--quantize", "int3", code=2).stderr
     assert "int3" in refused and "int8-dynamic" in refused and "int4-weight-only" in refused
     refused = cli("compile", model, "-o", tmp_path / "a.pte", "--quantize", "int8", code=1).stderr
     assert "--calibrate" in refused and "int8-dynamic" in refused
