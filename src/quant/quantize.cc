@@ -24,7 +24,7 @@ Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& 
         report.warnings.push_back(StrCat("--quantize ", options.scheme->name, " needs no calibration; the files of --calibrate were not read"));
       }
     }
-    DT_RETURN_IF_ERROR((is_static ? QuantizeStatic : QuantizeLayers)(module, options, weights, report));
+    DT_RETURN_IF_ERROR(is_static ? QuantizeStatic(module, options, weights, report) : QuantizeLayers(module, options, weights, report));
   }
   if (options.int8_states) DT_RETURN_IF_ERROR(StoreStatesAsInt8(module, report));
   DT_RETURN_IF_ERROR(Verify(module));
