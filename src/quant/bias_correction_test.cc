@@ -61,7 +61,7 @@ void ExpectMeanDifference(const std::string& layer, const std::string& input, Sh
 }
 
 TEST(BiasCorrection, IsTheMeanDifference) {
-  ExpectMeanDifference("linear %x, %w", "2,5,6", {2, 5, 6}, "4,6", 24, "2,5,4");
+  ExpectMeanDifference("linear %x, %w, _", "2,5,6", {2, 5, 6}, "4,6", 24, "2,5,4");
   ExpectMeanDifference("convolution %x, %w, _ {stride=[1,1], padding=[1,1], dilation=[1,1], transposed=false, output_padding=[0,0], groups=1}", "2,3,6,5",
                        {2, 3, 6, 5}, "4,3,3,3", 108, "2,4,6,5");
   ExpectMeanDifference("convolution %x, %w, _ {stride=[2,3], padding=[0,2], dilation=[2,1], transposed=false, output_padding=[0,0], groups=2}", "1,4,9,8",
@@ -74,7 +74,7 @@ TEST(BiasCorrection, IsTheMeanDifference) {
 
 TEST(BiasCorrection, NothingSeenChangesNothing) {
   Module module = Parsed("module {\n" + ConstantLine("w", "2,3", Normal(6, 1)) +
-                         "  graph @f(%x: f32[1,3]) {\n    %w = const @w : f32[2,3]\n    %y = linear %x, %w : f32[1,2]\n    return %y\n  }\n}\n");
+                         "  graph @f(%x: f32[1,3]) {\n    %w = const @w : f32[2,3]\n    %y = linear %x, %w, _ : f32[1,2]\n    return %y\n  }\n}\n");
   EXPECT_TRUE(InputMeans().Means().empty());
   EXPECT_EQ(BiasCorrection(module.constants[0], std::vector<float>{1, 1}, {}), (std::vector<double>{0, 0}));
 }

@@ -8,7 +8,7 @@
 #include "ops/quantization.h"
 #include "quant/bias_correction.h"
 #include "quant/layers.h"
-#include "quant/static_params.h"
+#include "quant/static_choice.h"
 
 namespace dovetail {
 namespace {
@@ -288,10 +288,10 @@ Status QuantizeStatic(Module& module, const QuantizeOptions& options, WeightQuan
   };
   DT_RETURN_IF_ERROR(ObserveCalls(module, files, 0, watched, states, observed, options.progress, see));
   WarnOfBadValues(module, files, watched, observed, report);
+  DT_ASSIGN_OR_RETURN(const StaticChoice choice, ChooseStatic(module, files, plans, observed, weights, options.progress));
   for (size_t g = 0; g < module.graphs.size(); ++g) {
     Graph& graph = *module.graphs[g];
-    DT_ASSIGN_OR_RETURN(const StaticParams params, ChooseParams(module, graph, observed[g], weights, plans[g]));
-    DT_RETURN_IF_ERROR(StaticRewriter(module, graph, options, plans[g], params, inputs[g], weights, report).Run());
+    DT_RETURN_IF_ERROR(StaticRewriter(module, graph, options, choice.plans[g], choice.params[g], inputs[g], weights, report).Run());
   }
   return QuantizeVarying(module, options, weights, report);
 }

@@ -407,7 +407,7 @@ TEST(StaticInt8, SameBytesEachTime) {
 
 // One layer whose inputs are far from zero in the mean: what rounding its weights shifts, its bias takes back.
 TEST(StaticInt8, RoundingWeightsDoesNotShiftResults) {
-  const std::string layers[] = {"linear %x, %w", "linear %x, %w, %b"};
+  const std::string layers[] = {"linear %x, %w, _", "linear %x, %w, %b"};
   for (const std::string& layer : layers) {
     const std::string text = "module {\n" + ConstantLine("w", "3,64", Normal(192, 1)) + ConstantLine("b", "3", {1, -2, 30}) +
                              "  graph @f(%x: f32[16,64]) {\n    %w = const @w : f32[3,64]\n    %b = const @b : f32[3]\n    %y = " + layer +
@@ -434,7 +434,7 @@ TEST(StaticInt8, RoundingWeightsDoesNotShiftResults) {
 TEST(StaticInt8, CallsThatDifferTooMuchAreQuantizedWhenTheyCome) {
   const std::string text = "module {\n" + ConstantLine("a.weight", "8,16", Normal(128, 1)) + ConstantLine("b.weight", "4,8", Normal(32, 2)) +
                            "  graph @f(%x: f32[4,16]) {\n    %wa = const @a.weight : f32[8,16]\n    %wb = const @b.weight : f32[4,8]\n"
-                           "    %a = linear %x, %wa : f32[4,8]\n    %t = tanh %a : f32[4,8]\n    %y = linear %t, %wb : f32[4,4]\n    return %y\n  }\n}\n";
+                           "    %a = linear %x, %wa, _ : f32[4,8]\n    %t = tanh %a : f32[4,8]\n    %y = linear %t, %wb, _ : f32[4,4]\n    return %y\n  }\n}\n";
   const auto calls = [](std::vector<float> loudness) {
     std::vector<OwnedTensor> made;
     for (size_t i = 0; i < loudness.size(); ++i) made.push_back(Floats({Dim(4), Dim(16)}, Normal(64, static_cast<unsigned>(i), loudness[i])));

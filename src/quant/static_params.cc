@@ -16,16 +16,14 @@ constexpr double kLeastLayerFactor = 0x1p-32, kLeastSumFactor = 0x1p-10, kLeastP
 // Bits of precision that a channel of zeros leaves for its bias, below a step of the result.
 constexpr double kZeroChannelBits = 0x1p-10;
 constexpr int kMaxRounds = 64;
-// What the error of clipping counts, beside that of rounding, where convolutions read or make the value. It is in few places, of which each result sums many.
-// MobileNetV2 (8 pictures to calibrate with, 24 others): with 1, 1/4 and 1/16 its logits have 17.1, 18.4 and 18.9 dB.
-const double kClippingInImages = getenv("DT_CLIP") ? atof(getenv("DT_CLIP")) : 1.0 / 16;
 // dB of Observer::QuietCalls.
 constexpr double kLeastQuiet = 15;
 
 class ParamChooser {
  public:
-  ParamChooser(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights, StaticPlan& plan)
-      : module_(module), graph_(graph), observed_(observed), weights_(weights), plan_(plan) {}
+  ParamChooser(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights, StaticPlan& plan,
+               double clipping)
+      : module_(module), graph_(graph), observed_(observed), weights_(weights), plan_(plan), clipping_(clipping) {}
 
   Result<StaticParams> Run() {
     for (;;) {
@@ -62,9 +60,8 @@ class ParamChooser {
         LeaveGroup(name, "no calibration call gave it a value");
         continue;
       }
-      ranges_[name] = merged.MseRange(images.contains(name) ? kClippingInImages : 1);
+      ranges_[name] = merged.MseRange(images.contains(name) ? clipping_ : 1);
       params_.groups[name] = ParamsOf(ranges_[name]);
-      if (getenv("DT_DEBUG")) fprintf(stderr, "%s %s %.1f dB\n", graph_.value(name).name.c_str(), graph_.producer(name) ? std::string(GetOp(graph_.producer(name)->op).name).c_str() : "", merged.QuietCalls(static_cast<double>(params_.groups[name].scale)));
       if (merged.QuietCalls(static_cast<double>(params_.groups[name].scale)) < kLeastQuiet) LeaveGroup(name, std::string(kVaries));
     }
   }
@@ -163,6 +160,7 @@ class ParamChooser {
   const std::map<ValueId, Observer>& observed_;
   WeightQuantizer& weights_;
   StaticPlan& plan_;
+  double clipping_;
   StaticParams params_;
   std::map<ValueId, ValueRange> ranges_;
   std::map<ValueId, int> least_;  // how often a group has grown
@@ -205,8 +203,8 @@ std::optional<QuantParams> ConstantParams(const Constant& c) {
 }
 
 Result<StaticParams> ChooseParams(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights,
-                                  StaticPlan& plan) {
-  return ParamChooser(module, graph, observed, weights, plan).Run();
+                                  StaticPlan& plan, double clipping) {
+  return ParamChooser(module, graph, observed, weights, plan, clipping).Run();
 }
 
 }  // namespace dovetail

@@ -27,11 +27,12 @@ int ChannelAxis(const Node& layer);
 // The constant of a layer's weight as PerChannel takes it, with outputs along ChannelAxis: a matmul's is transposed.
 uint32_t WeightOf(const Graph& graph, const Node& layer, WeightQuantizer& weights);
 
-// Chooses them from what calibration saw. The ratios of scales keep within what XNNPACK's kernels take: a result's scale grows where it is too fine for
+// Chooses them from what calibration saw: ranges of the least error, where that of clipping counts `clipping` times for values that convolutions read or
+// make. The ratios of scales keep within what XNNPACK's kernels take: a result's scale grows where it is too fine for
 // its operands, a channel's where its bias would not fit into 30 bits. Nodes for which that does not do, or that have a value that no call reached or that is
 // mere rounding noise in a tenth of the calls, are left in float: `plan` is solved again. Fails on weights that are not finite.
 Result<StaticParams> ChooseParams(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights,
-                                  StaticPlan& plan);
+                                  StaticPlan& plan, double clipping);
 
 // The scales of a layer with inputs of scale `input`, a result of scale `output`, and weights of scales `raw` (0 for a channel of zeros).
 std::vector<float> LayerScales(const std::vector<float>& raw, std::span<const float> bias, float input, float output);
