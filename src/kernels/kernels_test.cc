@@ -66,7 +66,8 @@ TEST(KernelsTest, Convolutions) {
     }
   // What has no fast path.
   Check(Case(OpId::kConvolution, {Floats({1, 3, 4, 5}), Floats({3, 2, 3, 3}), SampleTensor()},
-             {{"stride", ints({2, 2})}, {"padding", ints({1, 1})}, {"dilation", ints({1, 1})}, {"transposed", true}, {"output_padding", ints({1, 1})}, {"groups", int64_t{1}}}));
+             {{"stride", ints({2, 2})}, {"padding", ints({1, 1})}, {"dilation", ints({1, 1})}, {"transposed", true}, {"output_padding", ints({1, 1})},
+              {"groups", int64_t{1}}}));
 }
 
 TEST(KernelsTest, Rows) {

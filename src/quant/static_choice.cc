@@ -8,14 +8,14 @@
 #include <memory>
 
 #include "kernels/kernels.h"
-#include "ops/quantization.h"
 
 namespace dovetail {
 namespace {
 
-// What a squared error of clipping counts beside one of rounding. Of equally good ones the first is taken.
+// What a squared error of clipping counts beside one of rounding. Of equally good ones the first is taken. MobileNetV2 is best with the last, by 1 dB; a
+// small net for digits with the first, by 2 dB.
 constexpr double kClipping[] = {1, 1.0 / 4, 1.0 / 16};
-constexpr size_t kTrialCalls = 4;
+constexpr size_t kTrialCalls = 16;
 
 Result<StaticChoice> ChooseWith(double clipping, const Module& module, const std::vector<StaticPlan>& plans, const ObservedValues& observed,
                                 WeightQuantizer& weights) {
@@ -34,9 +34,17 @@ bool HasConvolution(const Module& module, const StaticChoice& choice) {
   return false;
 }
 
+// As quantizing and dequantizing does, up to ties.
+void Round(float* x, int64_t n, const QuantParams& q) {
+  constexpr float kWhole = 0x1.8p23f;  // from here on floats are whole numbers
+  const float inverse = 1 / q.scale, low = static_cast<float>(-128 - q.zero_point), high = static_cast<float>(127 - q.zero_point);
+  for (int64_t i = 0; i < n; ++i) x[i] = (std::clamp(x[i] * inverse, low, high) + kWhole - kWhole) * q.scale;
+}
+
 class Trial {
  public:
-  Trial(const Module& module, std::vector<CalibrationCall> calls) : module_(module), calls_(std::move(calls)), pool_(pthreadpool_create(0), pthreadpool_destroy) {}
+  Trial(const Module& module, std::vector<CalibrationCall> calls)
+      : module_(module), calls_(std::move(calls)), pool_(pthreadpool_create(0), pthreadpool_destroy) {}
 
   // The outputs of each call, in float or, with a choice, with its values rounded.
   Result<std::vector<std::vector<OwnedTensor>>> Run(const StaticChoice* choice) const {
@@ -47,9 +55,7 @@ class Trial {
       const auto round = [&](const Graph&, ValueId v, OwnedTensor& t) {
         if (!choice || !choice->plans[call.graph].integer(v)) return;
         const QuantParams& q = choice->params[call.graph].groups.at(choice->plans[call.graph].group(v));
-        float* x = t.view().as<float>();
-        for (int64_t i = 0; i < t.view().numel(); ++i)
-          x[i] = DequantizeElement(QuantizeElement(x[i], q.scale, q.zero_point, RangeOf(DType::kI8)), q.scale, q.zero_point);
+        Round(t.view().as<float>(), t.view().numel(), q);
       };
       std::vector<OwnedTensor> inputs = call.inputs;
       for (size_t i = 0; i < inputs.size(); ++i) round(graph, graph.inputs[i], inputs[i]);
@@ -87,8 +93,8 @@ class Trial {
 
 }  // namespace
 
-Result<StaticChoice> ChooseStatic(const Module& module, std::span<const std::string> files, const std::vector<StaticPlan>& plans, const ObservedValues& observed,
-                                  WeightQuantizer& weights, const ProgressFn& progress) {
+Result<StaticChoice> ChooseStatic(const Module& module, std::span<const std::string> files, const std::vector<StaticPlan>& plans,
+                                  const ObservedValues& observed, WeightQuantizer& weights, const ProgressFn& progress) {
   DT_ASSIGN_OR_RETURN(StaticChoice best, ChooseWith(kClipping[0], module, plans, observed, weights));
   if (!HasConvolution(module, best)) return best;
   std::vector<CalibrationCall> calls;

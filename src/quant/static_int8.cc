@@ -172,7 +172,8 @@ class StaticRewriter {
   // In multiples of input scale x weight scale, less the shift that rounding the weight gives the result's mean; kNone where it has none and needs none.
   ValueId Bias(Builder& b, NodeId id, uint32_t weight, uint32_t bias, const std::vector<float>& scales, float input_scale) {
     const auto met = inputs_.find(id);
-    const std::vector<double> correction = BiasCorrection(module_.constants[weight], scales, met == inputs_.end() ? std::vector<double>() : met->second.Means());
+    const std::vector<double> means = met == inputs_.end() ? std::vector<double>() : met->second.Means();
+    const std::vector<double> correction = BiasCorrection(module_.constants[weight], scales, means);
     std::vector<float> values = bias == kNone ? std::vector<float>(scales.size()) : FloatsOf(module_.constants[bias]);
     for (size_t i = 0; i < values.size(); ++i) {
       const double step = static_cast<double>(input_scale) * static_cast<double>(scales[i]), own = static_cast<double>(values[i]) / step;
