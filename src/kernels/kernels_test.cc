@@ -41,6 +41,35 @@ TEST(KernelsTest, Elementwise) {
   }
 }
 
+TEST(KernelsTest, Convolutions) {
+  const auto ints = [](std::vector<int64_t> v) {
+    std::vector<Dim> dims(v.begin(), v.end());
+    return Attr(dims);
+  };
+  struct Sizes {
+    std::vector<int64_t> input, weight, stride, padding, dilation;
+    int64_t groups;
+  };
+  const Sizes cases[] = {
+      {{1, 3, 9, 11}, {5, 3, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1},     {{2, 3, 17, 19}, {70, 3, 3, 5}, {2, 3}, {0, 4}, {1, 2}, 1},
+      {{1, 70, 12, 13}, {66, 70, 1, 1}, {1, 1}, {0, 0}, {1, 1}, 1}, {{1, 8, 7, 7}, {4, 8, 1, 1}, {2, 2}, {1, 0}, {1, 1}, 1},
+      {{2, 6, 14, 15}, {6, 1, 3, 3}, {1, 2}, {1, 1}, {1, 1}, 6},    {{1, 4, 5, 6}, {8, 2, 2, 3}, {1, 1}, {3, 2}, {2, 3}, 2},
+      {{1, 1, 3, 3}, {2, 1, 3, 3}, {1, 1}, {5, 5}, {1, 1}, 1},      {{0, 2, 5, 5}, {3, 2, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1},
+      {{2, 5, 300}, {7, 5, 8}, {3}, {2}, {2}, 1},                   {{1, 2, 40}, {130, 2, 5}, {1}, {2}, {1}, 1},
+  };
+  for (const Sizes& s : cases)
+    for (const bool bias : {true, false}) {
+      const SampleTensor none;
+      Check(Case(OpId::kConvolution, {Floats(s.input), Floats(s.weight), bias ? Floats({s.weight[0]}) : none},
+                 {{"stride", ints(s.stride)}, {"padding", ints(s.padding)}, {"dilation", ints(s.dilation)}, {"transposed", false},
+                  {"output_padding", ints(std::vector<int64_t>(s.stride.size(), 0))}, {"groups", s.groups}}));
+    }
+  // What has no fast path.
+  Check(Case(OpId::kConvolution, {Floats({1, 3, 4, 5}), Floats({3, 2, 3, 3}), SampleTensor()},
+             {{"stride", ints({2, 2})}, {"padding", ints({1, 1})}, {"dilation", ints({1, 1})}, {"transposed", true}, {"output_padding", ints({1, 1})},
+              {"groups", int64_t{1}}}));
+}
+
 TEST(KernelsTest, Rows) {
   for (int64_t width : {1, 2, 7, 8, 15, 64, 257, 4096}) {
     for (std::vector<int64_t> sizes : {std::vector<int64_t>{width}, {5, width}, {2, 3, width}, {2, 1, 11, width}, {0, width}}) {

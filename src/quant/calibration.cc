@@ -89,7 +89,7 @@ Result<CalibrationCall> LoadCall(const Module& module, const std::string& file) 
 }
 
 Status ObserveCalls(const Module& module, std::span<const std::string> files, size_t first_call, const WatchedValues& watched, StateStore& states,
-                    ObservedValues& observed, const ProgressFn& progress) {
+                    ObservedValues& observed, const ProgressFn& progress, const SeeValueFn& see) {
   const std::unique_ptr<struct pthreadpool, decltype(&pthreadpool_destroy)> pool(pthreadpool_create(0), pthreadpool_destroy);
   observed.resize(module.graphs.size());
   for (size_t i = 0; i < files.size(); ++i) {
@@ -98,6 +98,7 @@ Status ObserveCalls(const Module& module, std::span<const std::string> files, si
     const Graph& graph = *module.graphs[call.graph];
     auto observe = [&](const Graph&, ValueId v, const OwnedTensor& t) {
       if (watched[call.graph].contains(v)) observed[call.graph][v].Add(FloatsOf(t), first_call + i);
+      if (see) see(call.graph, v, t);
     };
     for (size_t k = 0; k < call.inputs.size(); ++k) observe(graph, graph.inputs[k], call.inputs[k]);
     auto outputs = Interpret(module, graph, call.inputs, states, {observe, FindKernel, FindScratch, pool.get()});

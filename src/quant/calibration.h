@@ -35,10 +35,13 @@ struct CalibrationCall {
 // the file names and whose shapes they have (then by "input_0", ...), else the first of the module. Errors name file and input.
 Result<CalibrationCall> LoadCall(const Module& module, const std::string& file);
 
-// Runs `files` as calls number `first_call` and up, and adds what the watched values were to `observed`. Calls of a module without states may be cut into
-// shards with an `observed` each, which merge to what one go gives.
+// Called with each value of graph number `graph`, inputs included.
+using SeeValueFn = std::function<void(size_t graph, ValueId v, const OwnedTensor& t)>;
+
+// Runs `files` as calls number `first_call` and up, adds what the watched values were to `observed`, and calls `see` with all. Calls of a module without
+// states may be cut into shards with an `observed` each, which merge to what one go gives.
 Status ObserveCalls(const Module& module, std::span<const std::string> files, size_t first_call, const WatchedValues& watched, StateStore& states,
-                    ObservedValues& observed, const ProgressFn& progress = nullptr);
+                    ObservedValues& observed, const ProgressFn& progress = nullptr, const SeeValueFn& see = nullptr);
 void MergeObserved(ObservedValues& into, const ObservedValues& from);
 
 }  // namespace dovetail

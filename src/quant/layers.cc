@@ -26,8 +26,8 @@ Result<Matrix> QuantizeMatrix(const Module& module, uint32_t constant, const Sch
 
 class LayerQuantizer {
  public:
-  LayerQuantizer(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report)
-      : module_(module), options_(options), scheme_(*options.scheme), weights_(weights), report_(report) {}
+  LayerQuantizer(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report, const std::set<std::string>* only)
+      : module_(module), options_(options), scheme_(*options.scheme), weights_(weights), report_(report), only_(only) {}
 
   Status Run() {
     for (auto& g : module_.graphs) {
@@ -60,6 +60,7 @@ class LayerQuantizer {
       default: return Replacement();
     }
     LayerReport layer{LayerPath(module_, c.graph, n), std::string(GetOp(n.op).name), {}, {}, {}};
+    if (only_ && !only_->contains(layer.path)) return Replacement();
     if (const Location* l = module_.location(n)) layer.source = l->source;
     LayerChange made;
     if (KeptFloat(options_, layer.path)) {
@@ -154,6 +155,7 @@ class LayerQuantizer {
   const Scheme& scheme_;
   WeightQuantizer& weights_;
   QuantizeReport& report_;
+  const std::set<std::string>* only_;  // null: all
   std::map<std::pair<ValueId, int64_t>, Activation> inputs_;  // of the graph under way
 };
 
@@ -187,8 +189,8 @@ Result<LayerChange> QuantizeEmbedding(RewriteContext& c, NodeId id, const Scheme
   return LayerChange{y, m.what, {}};
 }
 
-Status QuantizeLayers(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report) {
-  return LayerQuantizer(module, options, weights, report).Run();
+Status QuantizeLayers(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report, const std::set<std::string>* only) {
+  return LayerQuantizer(module, options, weights, report, only).Run();
 }
 
 }  // namespace dovetail

@@ -1,6 +1,9 @@
 // Layers with constant weights become their quantized operators, for the schemes that need no calibration of activations.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "ir/rewrite.h"
 #include "quant/quantize.h"
 #include "quant/weights.h"
@@ -25,7 +28,9 @@ inline LayerChange LeftInFloat(std::string reason) { return {std::nullopt, {}, s
 // A lookup in a constant table, in the scheme's bits.
 Result<LayerChange> QuantizeEmbedding(RewriteContext& c, NodeId id, const Scheme& scheme, WeightQuantizer& weights);
 
-// Linears, matrix products with a constant, convolutions and embeddings of every graph. Activations of `options.scheme` are kDynamic or kFloat.
-Status QuantizeLayers(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report);
+// Linears, matrix products with a constant, convolutions and embeddings of every graph, or those whose LayerPath is in `only`. Activations of
+// `options.scheme` are kDynamic or kFloat.
+Status QuantizeLayers(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report,
+                      const std::set<std::string>* only = nullptr);
 
 }  // namespace dovetail

@@ -29,7 +29,7 @@ struct Moments {
 
 class ClippingError {
  public:
-  ClippingError(std::span<const uint64_t> bins, double width) : width_(width), below_(bins.size() + 1) {
+  ClippingError(std::span<const uint64_t> bins, double width, double clipping) : width_(width), clipping_(clipping), below_(bins.size() + 1) {
     for (size_t i = 0; i < bins.size(); ++i) {
       const double n = static_cast<double>(bins[i]), c = (static_cast<double>(i) + 0.5 - kHalf) * width;
       below_[i + 1] = {below_[i].n + n, below_[i].sum + n * c, below_[i].squares + n * c * c};
@@ -39,12 +39,13 @@ class ClippingError {
   double Of(double low, double high) const {
     const size_t first = Index(low), last = Index(high) + 1;
     const double step = (high - low) / 255;
-    return below_[first].Around(low) + (below_.back() - below_[last]).Around(high) + (below_[last] - below_[first]).n * step * step / 12;
+    const double clipped = below_[first].Around(low) + (below_.back() - below_[last]).Around(high);
+    return clipping_ * clipped + (below_[last] - below_[first]).n * step * step / 12;
   }
 
  private:
   size_t Index(double v) const { return static_cast<size_t>(std::clamp(BinOf(v / width_), 0, Observer::kBins - 1)); }
-  double width_;
+  double width_, clipping_;
   std::vector<Moments> below_;
 };
 
@@ -75,8 +76,15 @@ void Observer::Add(std::span<const float> values, size_t call) {
   if (most == 0) return;
   Widen(ExponentFor(most));
   const double inverse = std::ldexp(1.0, -exponent_);
-  for (float v : values)
-    if (std::isfinite(v) && v != 0) ++bins_[static_cast<size_t>(BinOf(static_cast<double>(v) * inverse))];
+  double squares = 0;
+  for (float v : values) {
+    if (!std::isfinite(v) || v == 0) continue;
+    ++bins_[static_cast<size_t>(BinOf(static_cast<double>(v) * inverse))];
+    squares += static_cast<double>(v) * static_cast<double>(v);
+  }
+  Power& power = power_[call];
+  power.squares += squares;
+  power.elements += values.size() - nans - infinities;
 }
 
 void Observer::Merge(const Observer& other) {
@@ -91,6 +99,10 @@ void Observer::Merge(const Observer& other) {
   first_bad_call_ = std::min(first_bad_call_, other.first_bad_call_);
   sum_min_ += other.sum_min_;
   sum_max_ += other.sum_max_;
+  for (const auto& [call, power] : other.power_) {
+    power_[call].squares += power.squares;
+    power_[call].elements += power.elements;
+  }
   if (other.bins_.empty()) return;
   Widen(other.exponent_);
   const int shift = std::min(exponent_ - other.exponent_, kHalfLog2 + 1);
@@ -139,10 +151,10 @@ ValueRange Observer::PercentileRange(double tail) const {
   return r;
 }
 
-ValueRange Observer::MseRange() const {
+ValueRange Observer::MseRange(double clipping) const {
   const ValueRange full = FullRange();
   if (bins_.empty()) return full;
-  const ClippingError error(bins_, std::ldexp(1.0, exponent_));
+  const ClippingError error(bins_, std::ldexp(1.0, exponent_), clipping);
   const double low = static_cast<double>(full.low), high = static_cast<double>(full.high);
   // Parts of the full range on each side: first on a coarse grid, then on a fine one around the best. Of equal ones the widest.
   double best_low = 1, best_high = 1, best = error.Of(low, high);
@@ -162,6 +174,15 @@ ValueRange Observer::MseRange() const {
   search(1, 1, 1.0 / 64, 64);
   search(best_low + 1.0 / 64, best_high + 1.0 / 64, 1.0 / 512, 16);
   return {static_cast<float>(low * best_low), static_cast<float>(high * best_high)};
+}
+
+double Observer::QuietCalls(double step) const {
+  std::vector<double> powers;
+  for (const auto& [call, power] : power_) powers.push_back(power.squares / static_cast<double>(power.elements));
+  if (powers.empty()) return INFINITY;
+  const auto tenth = powers.begin() + static_cast<std::ptrdiff_t>(powers.size() / 10);
+  std::nth_element(powers.begin(), tenth, powers.end());
+  return 10 * std::log10(*tenth / (step * step / 12));
 }
 
 QuantParams ParamsOf(ValueRange range) {

@@ -91,7 +91,7 @@ Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& 
       report.warnings.push_back("the model came with static int8 layers: they stay as they are, and so does what its quantizer left in float");
     } else {
       if (is_static) ReportRecurrent(module, report);
-      DT_RETURN_IF_ERROR((is_static ? QuantizeStatic : QuantizeLayers)(module, options, weights, report));
+      DT_RETURN_IF_ERROR(is_static ? QuantizeStatic(module, options, weights, report) : QuantizeLayers(module, options, weights, report));
     }
   }
   WarnOfUnusedGlobs(module, options, report);

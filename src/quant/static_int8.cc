@@ -6,8 +6,9 @@
 
 #include "ir/rewrite.h"
 #include "ops/quantization.h"
+#include "quant/bias_correction.h"
 #include "quant/layers.h"
-#include "quant/static_params.h"
+#include "quant/static_choice.h"
 
 namespace dovetail {
 namespace {
@@ -32,11 +33,13 @@ std::string Listed(const std::vector<std::string>& names) {
   return s;
 }
 
+using LayerInputs = std::map<NodeId, InputMeans>;  // of a graph's layers
+
 class StaticRewriter {
  public:
-  StaticRewriter(Module& module, Graph& graph, const QuantizeOptions& options, const StaticPlan& plan, const StaticParams& params, WeightQuantizer& weights,
-                 QuantizeReport& report)
-      : module_(module), graph_(graph), options_(options), plan_(plan), params_(params), weights_(weights), report_(report) {}
+  StaticRewriter(Module& module, Graph& graph, const QuantizeOptions& options, const StaticPlan& plan, const StaticParams& params, const LayerInputs& inputs,
+                 WeightQuantizer& weights, QuantizeReport& report)
+      : module_(module), graph_(graph), options_(options), plan_(plan), params_(params), inputs_(inputs), weights_(weights), report_(report) {}
 
   Status Run() {
     DT_ASSIGN_OR_RETURN([[maybe_unused]] const bool changed, RewriteGraph(module_, graph_, [&](RewriteContext& c, NodeId id) { return Rule(c, id); }));
@@ -158,25 +161,30 @@ class StaticRewriter {
     DT_ASSIGN_OR_RETURN(const QuantizedWeight w, weights_.PerChannel(weight, ChannelAxis(graph_.node(id)), scales));
     DT_ASSIGN_OR_RETURN(const ValueId x, Integers(c.builder, graph_.node(id).operands[0]));
     const OpId op = graph_.node(id).op;
-    const ValueId bias = op == OpId::kMatmul || graph_.node(id).operands[2] == kNone
-                             ? kNone
-                             : RoundedBias(c.builder, ConstantOf(graph_, graph_.node(id).operands[2]), scales, graph_.type(x).quant.scale);
+    const uint32_t own_bias = op == OpId::kMatmul ? kNone : ConstantOf(graph_, graph_.node(id).operands[2]);
+    const ValueId bias = Bias(c.builder, id, weight, own_bias, scales, graph_.type(x).quant.scale);
     std::vector<ValueId> operands = {x, kNone, kNone, c.builder.Const(w.data), c.builder.Const(w.scale), bias};
     // Inference has no quantized type to give: the caller declares it.
     if (op == OpId::kConvolution) return c.builder.EmitWith(OpId::kQuantizedConvolution, std::move(operands), graph_.node(id).attrs);
     return c.builder.EmitAll(OpId::kQuantizedLinear, std::move(operands));
   }
 
-  ValueId RoundedBias(Builder& b, uint32_t constant, const std::vector<float>& scales, float input_scale) {
-    const Constant& c = module_.constants[constant];
-    std::vector<float> values = FloatsOf(c);
+  // In multiples of input scale x weight scale, less the shift that rounding the weight gives the result's mean; kNone where it has none and needs none.
+  ValueId Bias(Builder& b, NodeId id, uint32_t weight, uint32_t bias, const std::vector<float>& scales, float input_scale) {
+    const auto met = inputs_.find(id);
+    const std::vector<double> means = met == inputs_.end() ? std::vector<double>() : met->second.Means();
+    const std::vector<double> correction = BiasCorrection(module_.constants[weight], scales, means);
+    std::vector<float> values = bias == kNone ? std::vector<float>(scales.size()) : FloatsOf(module_.constants[bias]);
     for (size_t i = 0; i < values.size(); ++i) {
-      const double step = static_cast<double>(input_scale) * static_cast<double>(scales[i]);
-      values[i] = static_cast<float>(std::nearbyint(static_cast<double>(values[i]) / step) * step);
+      const double step = static_cast<double>(input_scale) * static_cast<double>(scales[i]), own = static_cast<double>(values[i]) / step;
+      const double steps = std::nearbyint(own + correction[i] / step);
+      values[i] = static_cast<float>((std::abs(steps) <= kMostBias ? steps : std::nearbyint(own)) * step);
     }
+    if (bias == kNone && std::all_of(values.begin(), values.end(), [](float v) { return v == 0; })) return kNone;
     std::vector<std::byte> bytes(values.size() * sizeof(float));
     if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-    return b.AddConst(c.name + ".rounded", c.type, std::move(bytes));
+    const std::string name = bias == kNone ? module_.constants[weight].name + ".correction" : module_.constants[bias].name + ".rounded";
+    return b.AddConst(name, TensorType(DType::kF32, {Dim(static_cast<int64_t>(values.size()))}), std::move(bytes));
   }
 
   Module& module_;
@@ -184,6 +192,7 @@ class StaticRewriter {
   const QuantizeOptions& options_;
   const StaticPlan& plan_;
   const StaticParams& params_;
+  const LayerInputs& inputs_;
   WeightQuantizer& weights_;
   QuantizeReport& report_;
   std::map<ValueId, ValueId> real_, integers_;
@@ -196,6 +205,40 @@ std::set<ValueId> ValuesToWatch(const Graph& graph, const StaticPlan& plan) {
   for (ValueId v = 0; v < graph.num_values(); ++v)
     if (plan.integer(v)) watched.insert(v);
   return watched;
+}
+
+// Of each graph, the layers that read a value. Leaving some in float later does no harm.
+std::vector<std::map<ValueId, std::vector<NodeId>>> QuantizedLayers(const Module& module, const std::vector<StaticPlan>& plans) {
+  std::vector<std::map<ValueId, std::vector<NodeId>>> readers(plans.size());
+  for (size_t g = 0; g < plans.size(); ++g) {
+    const Graph& graph = *module.graphs[g];
+    for (NodeId id : graph.order)
+      if (plans[g].quantized(id) && plans[g].rule(id).role == StaticRole::kLayer) readers[g][graph.node(id).operands[0]].push_back(id);
+  }
+  return readers;
+}
+
+// Layers without one range that does for all calls have their inputs quantized when the program runs.
+Status QuantizeVarying(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report) {
+  std::vector<LayerReport*> varying;
+  std::set<std::string> paths;
+  for (LayerReport& l : report.layers)
+    if (l.reason == kVaries) {
+      varying.push_back(&l);
+      paths.insert(l.path);
+    }
+  if (paths.empty()) return OkStatus();
+  QuantizeOptions dynamic = options;
+  dynamic.scheme = FindScheme("int8-dynamic");
+  QuantizeReport made;
+  DT_RETURN_IF_ERROR(QuantizeLayers(module, dynamic, weights, made, &paths));
+  for (const LayerReport& l : made.layers) {
+    const auto it = std::find_if(varying.begin(), varying.end(), [&](const LayerReport* v) { return v->became.empty() && v->path == l.path && v->op == l.op; });
+    if (it == varying.end()) continue;
+    (*it)->became = l.became;
+    (*it)->reason = l.became.empty() ? StrCat(kVaries, "; ", l.reason) : "";
+  }
+  return OkStatus();
 }
 
 void WarnOfBadValues(const Module& module, const std::vector<std::string>& files, const WatchedValues& watched, const ObservedValues& observed,
@@ -237,14 +280,21 @@ Status QuantizeStatic(Module& module, const QuantizeOptions& options, WeightQuan
   }
   ObservedValues observed;
   DT_ASSIGN_OR_RETURN(StateStore states, InitStates(module));
-  DT_RETURN_IF_ERROR(ObserveCalls(module, files, 0, watched, states, observed, options.progress));
+  std::vector<LayerInputs> inputs(module.graphs.size());
+  const std::vector<std::map<ValueId, std::vector<NodeId>>> readers = QuantizedLayers(module, plans);
+  const auto see = [&](size_t g, ValueId v, const OwnedTensor& t) {
+    const auto it = readers[g].find(v);
+    if (it == readers[g].end()) return;
+    for (NodeId id : it->second) inputs[g][id].Add(*module.graphs[g], module.graphs[g]->node(id), t.view());
+  };
+  DT_RETURN_IF_ERROR(ObserveCalls(module, files, 0, watched, states, observed, options.progress, see));
   WarnOfBadValues(module, files, watched, observed, report);
+  DT_ASSIGN_OR_RETURN(const StaticChoice choice, ChooseStatic(module, files, plans, observed, weights, options.progress));
   for (size_t g = 0; g < module.graphs.size(); ++g) {
     Graph& graph = *module.graphs[g];
-    DT_ASSIGN_OR_RETURN(const StaticParams params, ChooseParams(module, graph, observed[g], weights, plans[g]));
-    DT_RETURN_IF_ERROR(StaticRewriter(module, graph, options, plans[g], params, weights, report).Run());
+    DT_RETURN_IF_ERROR(StaticRewriter(module, graph, options, choice.plans[g], choice.params[g], inputs[g], weights, report).Run());
   }
-  return OkStatus();
+  return QuantizeVarying(module, options, weights, report);
 }
 
 }  // namespace dovetail

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <set>
 
 #include "quant/layers.h"
 
@@ -12,16 +13,17 @@ namespace {
 // XNNPACK (src/operators/*, 2024-11) wants the factor of requantization below 2^8 and not below these.
 constexpr double kMostFactor = 255.9;
 constexpr double kLeastLayerFactor = 0x1p-32, kLeastSumFactor = 0x1p-10, kLeastProductFactor = 0x1p-16, kLeastMeanFactor = 0x1p-8;
-// A bias in units of input scale x weight scale: 30 bits leave room for the sum of products.
-constexpr double kMostBias = 0x1p30;
 // Bits of precision that a channel of zeros leaves for its bias, below a step of the result.
 constexpr double kZeroChannelBits = 0x1p-10;
 constexpr int kMaxRounds = 64;
+// dB of Observer::QuietCalls.
+constexpr double kLeastQuiet = 15;
 
 class ParamChooser {
  public:
-  ParamChooser(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights, StaticPlan& plan)
-      : module_(module), graph_(graph), observed_(observed), weights_(weights), plan_(plan) {}
+  ParamChooser(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights, StaticPlan& plan,
+               double clipping)
+      : module_(module), graph_(graph), observed_(observed), weights_(weights), plan_(plan), clipping_(clipping) {}
 
   Result<StaticParams> Run() {
     for (;;) {
@@ -45,6 +47,7 @@ class ParamChooser {
 
   void FromRanges() {
     ranges_.clear();
+    const std::set<ValueId> images = GroupsOfConvolutions();
     for (const auto& [name, group] : plan_.groups()) {
       if (group.fixed) {
         params_.groups[name] = *group.fixed;
@@ -57,9 +60,21 @@ class ParamChooser {
         LeaveGroup(name, "no calibration call gave it a value");
         continue;
       }
-      ranges_[name] = merged.MseRange();
+      ranges_[name] = merged.MseRange(images.contains(name) ? clipping_ : 1);
       params_.groups[name] = ParamsOf(ranges_[name]);
+      if (merged.QuietCalls(static_cast<double>(params_.groups[name].scale)) < kLeastQuiet) LeaveGroup(name, std::string(kVaries));
     }
+  }
+
+  std::set<ValueId> GroupsOfConvolutions() const {
+    std::set<ValueId> groups;
+    for (NodeId id : graph_.order) {
+      const Node& n = graph_.node(id);
+      if (n.op != OpId::kConvolution || !plan_.quantized(id)) continue;
+      for (ValueId v : {n.operands[0], n.results[0]})
+        if (plan_.integer(v)) groups.insert(plan_.group(v));
+    }
+    return groups;
   }
 
   void LeaveGroup(ValueId name, const std::string& reason) {
@@ -145,6 +160,7 @@ class ParamChooser {
   const std::map<ValueId, Observer>& observed_;
   WeightQuantizer& weights_;
   StaticPlan& plan_;
+  double clipping_;
   StaticParams params_;
   std::map<ValueId, ValueRange> ranges_;
   std::map<ValueId, int> least_;  // how often a group has grown
@@ -187,8 +203,8 @@ std::optional<QuantParams> ConstantParams(const Constant& c) {
 }
 
 Result<StaticParams> ChooseParams(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights,
-                                  StaticPlan& plan) {
-  return ParamChooser(module, graph, observed, weights, plan).Run();
+                                  StaticPlan& plan, double clipping) {
+  return ParamChooser(module, graph, observed, weights, plan, clipping).Run();
 }
 
 }  // namespace dovetail

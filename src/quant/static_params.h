@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "quant/calibration.h"
@@ -15,16 +16,23 @@ struct StaticParams {
   std::map<NodeId, std::vector<float>> weight_scales;   // of layers
 };
 
+// A bias in units of input scale x weight scale: 30 bits leave room for the sum of products.
+inline constexpr double kMostBias = 0x1p30;
+
+// Why nodes are left in float of which one range is too wide for the quieter calls. Their layers' inputs may be quantized when the program runs.
+inline constexpr std::string_view kVaries = "its values vary too much from call to call for one range";
+
 // Which operand of a layer's weight has the output channels.
 int ChannelAxis(const Node& layer);
 // The constant of a layer's weight as PerChannel takes it, with outputs along ChannelAxis: a matmul's is transposed.
 uint32_t WeightOf(const Graph& graph, const Node& layer, WeightQuantizer& weights);
 
-// Chooses them from what calibration saw. The ratios of scales keep within what XNNPACK's kernels take: a result's scale grows where it is too fine for
-// its operands, a channel's where its bias would not fit into 30 bits. Nodes for which that does not do, or that have a value that no call reached, are
-// left in float: `plan` is solved again. Fails on weights that are not finite.
+// Chooses them from what calibration saw: ranges of the least error, where that of clipping counts `clipping` times for values that convolutions read or
+// make. The ratios of scales keep within what XNNPACK's kernels take: a result's scale grows where it is too fine for
+// its operands, a channel's where its bias would not fit into 30 bits. Nodes for which that does not do, or that have a value that no call reached or that is
+// mere rounding noise in a tenth of the calls, are left in float: `plan` is solved again. Fails on weights that are not finite.
 Result<StaticParams> ChooseParams(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights,
-                                  StaticPlan& plan);
+                                  StaticPlan& plan, double clipping);
 
 // The scales of a layer with inputs of scale `input`, a result of scale `output`, and weights of scales `raw` (0 for a channel of zeros).
 std::vector<float> LayerScales(const std::vector<float>& raw, std::span<const float> bias, float input, float output);
