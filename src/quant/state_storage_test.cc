@@ -292,6 +292,8 @@ TEST(StateStorage, WhatCannotBeStaysAndIsNamed) {
                                  "state 'shown' stays float: the model returns its contents as they are",
                                  "state 'twin' stays float: there is a state 'twin.scale' already",
                                  "state 'twin.scale' stays float: its rows of 1 are too short for a scale each",
+                                 "state 'hidden' is computed anew by each call, not written by rows: as int8 it keeps no small change of a large value; "
+                                 "--keep-float 'hidden' leaves it in float",
                              }));
   EXPECT_EQ(m.states.size(), 10u);
   // %h is computed, not moved: it is returned as it was.

@@ -279,7 +279,7 @@ def test_keep_float_leaves_modules_as_they_are(cli):
 
 def test_wrong_schemes_are_named(cli):
     source = cli.source(CASES["case30_feed_forward"]())
-    for flags, code in ((("--quantize", "int5"), 1), (("--state", "int5"), 2)):
+    for flags, code in ((("--quantize", "int5"), 2), (("--state", "int5"), 2)):
         done = cli("compile", source, "-o", cli.new_path("a.pte"), *flags, code=code)
         assert "int5" in done.stderr and ("int8-dynamic" if flags[0] == "--quantize" else "int8") in done.stderr
 
