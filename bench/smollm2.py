@@ -1,6 +1,6 @@
-"""SmolLM2-135M-Instruct in float: Dovetail beside ExecuTorch on this machine, in alternating rounds.
+"""SmolLM2-135M-Instruct: Dovetail beside ExecuTorch on this machine, in alternating rounds.
 
-    PYTHONPATH=python build/venv/bin/python bench/smollm2.py [--rounds N] [--threads N]
+    PYTHONPATH=python build/venv/bin/python bench/smollm2.py [--rounds N] [--threads N] [--flags "--quantize int8-dynamic --state int8"]
 
 Compares compiling (wall time, peak anonymous memory) and running (prefill of a 37-token prompt, then 32 greedy steps) for
   dovetail    dovetail compile, run by the dovetail runtime
@@ -111,6 +111,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=0, help="of dovetail; ExecuTorch's package chooses its own")
     parser.add_argument("--no-export", action="store_true", help="leave out ExecuTorch's own export, which takes minutes")
+    parser.add_argument("--flags", default="", help="further flags of dovetail compile, for both of its programs; needs --no-export")
     parser.add_argument("--run-executorch", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--compile-executorch", type=Path, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -123,10 +124,13 @@ def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     source, report = ZOO / "smollm2.pt2", {"machine": platform.processor() or platform.machine(), "cpus": os.cpu_count()}
     names = ("dovetail", "portable") if options.no_export else ("dovetail", "portable", "executorch")
+    flags = options.flags.split()
+    if flags and not options.no_export:
+        parser.error("--flags needs --no-export: ExecuTorch's own export is of the float model")
     compiled = {name: OUT / f"smollm2.{name}.pte" for name in names}
     report["compile"] = {
-        "dovetail": measure_process([str(DOVETAIL), "compile", str(source), "-o", str(compiled["dovetail"])]),
-        "portable": measure_process([str(DOVETAIL), "compile", str(source), "-o", str(compiled["portable"]), "--runtime", "executorch"]),
+        "dovetail": measure_process([str(DOVETAIL), "compile", str(source), "-o", str(compiled["dovetail"]), *flags]),
+        "portable": measure_process([str(DOVETAIL), "compile", str(source), "-o", str(compiled["portable"]), "--runtime", "executorch", *flags]),
     }
     if "executorch" in names and not compiled["executorch"].exists():
         report["compile"]["executorch"] = measure_process([sys.executable, __file__, "--compile-executorch", str(source), str(compiled["executorch"])])
