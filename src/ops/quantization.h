@@ -25,7 +25,7 @@ inline IntegerRange RangeOf(DType t) {
   }
 }
 
-inline float DequantizeElement(int32_t q, float scale, int32_t zero_point) { return static_cast<float>(q - zero_point) * scale; }
+inline float DequantizeElement(int32_t q, float scale, int32_t zero_point) { return static_cast<float>(int64_t{q} - zero_point) * scale; }
 
 // round(x / scale) + zero_point, ties to even, within `range`; where the quotient is NaN, the zero point.
 inline int32_t QuantizeElement(float x, float scale, int32_t zero_point, IntegerRange range) {

@@ -37,7 +37,7 @@ Status Reference(const KernelContext& c) {
   Doubles input(c.in(kInput)), weight(c.in(kWeight)), out(c.out());
   const int64_t item = c.in(kInput).sizes[0] ? c.in(kInput).numel() / c.in(kInput).sizes[0] : 0;
   for (int64_t i = 0; i < c.in(kInput).numel(); ++i)
-    input.data[static_cast<size_t>(i)] = c.has(kInputScale) ? c.in(kInput).as<int8_t>()[i] - c.in(kInputZeroPoint).as<int32_t>()[i / item]
+    input.data[static_cast<size_t>(i)] = c.has(kInputScale) ? static_cast<double>(int64_t{c.in(kInput).as<int8_t>()[i]} - c.in(kInputZeroPoint).as<int32_t>()[i / item])
                                                             : static_cast<double>(c.in(kInput).as<float>()[i]);
   for (int64_t i = 0; i < c.in(kWeight).numel(); ++i) weight.data[static_cast<size_t>(i)] = c.in(kWeight).as<int8_t>()[i];
   const TensorView operands[] = {input.view, weight.view, TensorView()};

@@ -36,7 +36,7 @@ double Element(const KernelContext& c, const QuantizedMatrix& w, int64_t row, in
       const int8_t* x = c.in(kInput).as<int8_t>() + row * columns;
       const int32_t zero_point = c.in(kInputZeroPoint).as<int32_t>()[row];
       int64_t dot = 0;
-      for (int64_t k = begin; k < begin + block; ++k) dot += int64_t{x[k] - zero_point} * w.at(n, k);
+      for (int64_t k = begin; k < begin + block; ++k) dot += (int64_t{x[k]} - zero_point) * w.at(n, k);
       sum += static_cast<double>(dot) * static_cast<double>(w.scale_of(n, begin)) * static_cast<double>(c.in(kInputScale).as<float>()[row]);
     } else {
       const float* x = c.in(kInput).as<float>() + row * columns;
