@@ -130,10 +130,13 @@ class SmolLM2:
 
         self.zoo = ROOT / "build" / "zoo"
         text, self.digest = models.text()
-        ids = Tokenizer.from_file(str(self.zoo / "smollm2_all_logits.tokenizer.json")).encode(text, add_special_tokens=False).ids
+        tokenizer = Tokenizer.from_file(str(self.zoo / "smollm2_all_logits.tokenizer.json"))
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
         starts = range(0, len(ids) - models.WINDOW + 1, models.WINDOW)
         self.windows = [torch.tensor([ids[start : start + models.WINDOW]]) for start in list(starts)[:count]]
         self.calls = [(window, torch.arange(window.shape[1])) for window in self.windows]
+        heads = [tokenizer.encode(t, add_special_tokens=False).ids[: models.WINDOW] for t in models.calibration_texts()]
+        self.calibration = [(torch.tensor([head]), torch.arange(len(head))) for head in heads]
 
     @staticmethod
     def loss(logits: Tensor, window: Tensor) -> float:
@@ -182,14 +185,16 @@ class SmolLM2:
 
     def ours(self):
         source = self.zoo / "smollm2_all_logits.pt2"
-        for flags in (["--quantize", "none"], *(["--quantize", scheme] for scheme in SCHEMES), ["--state", "int8"],
-                      ["--quantize", "int8-dynamic", "--state", "int8"], ["--quantize", "int4", "--state", "int8"]):  # fmt: skip
+        plain = [["--quantize", "none"], *(["--quantize", scheme] for scheme in SCHEMES), ["--quantize", "int4-embedding8"], ["--state", "int8"],
+                 ["--quantize", "int8-dynamic", "--state", "int8"], ["--quantize", "int4", "--state", "int8"]]  # fmt: skip
+        calibrated = [["--quantize", scheme] for scheme in ("int8", "int4", "int4-embedding8")]
+        for flags, calibration in [*((f, []) for f in plain), *((f, self.calibration) for f in calibrated)]:
 
-            def run(flags: list[str] = flags) -> Figures:
+            def run(flags: list[str] = flags, calibration: list[tuple[Tensor, ...]] = calibration) -> Figures:
                 windows = iter(self.windows)
-                return self.perplexity(dovetail(source, self.calls, flags, keep=lambda logits: self.loss(logits, next(windows))))
+                return self.perplexity(dovetail(source, self.calls, flags, calibration, keep=lambda logits: self.loss(logits, next(windows))))
 
-            yield f"dovetail {' '.join(flags)}", run
+            yield f"dovetail {' '.join(flags)}{', calibrated' if calibration else ''}", run
 
 
 class MiniLM:

@@ -45,6 +45,13 @@ def text() -> tuple[str, str]:
     return data.decode(), digest
 
 
+def calibration_texts() -> list[str]:
+    """The other texts beside it, which calibration may see."""
+    folder = Path(TEXT_FILE).parent
+    found = sorted(f for f in files(TEXT_PACKAGE) or [] if f.parent == folder and f.suffix == ".rst" and str(f) != TEXT_FILE)
+    return [Path(f.locate()).read_text() for f in found]
+
+
 def unpacked(requirement: str) -> Path:
     """The folder of a wheel's contents."""
     folder = WHEELS / requirement.replace("==", "-")

@@ -39,7 +39,8 @@ V QuantizeWith(Builder& b, ValueId x, ValueId scale, ValueId zero_point, DType t
 
 V Dequantize(Builder& b, ValueId q, float scale, int64_t zero_point) {
   ValueId x = q;
-  if (ByteSize(b.type(q).dtype) == 4 && zero_point) {  // a float would not hold it
+  if (ByteSize(b.type(q).dtype) == 4 && zero_point) {  // a float would not hold it, and the difference may not fit
+    DT_ASSIGN_OR_RETURN(x, Cast(b, x, DType::kF64));
     DT_ASSIGN_OR_RETURN(x, With(b, OpId::kSub, x, static_cast<double>(zero_point)));
     zero_point = 0;
   }
