@@ -50,7 +50,7 @@ void RunAll(Module& module) {
     if (failed || !IsSmall(module)) return;
     Run(pass, module, &failed);
   }
-  for (const char* name : {"additive_masks", "decompose_for_stock"}) {
+  for (const char* name : {"unroll_recurrent", "additive_masks", "expand_quantized", "decompose_for_stock"}) {
     if (failed || !IsSmall(module)) return;
     Run(*FindPass(name), module, &failed);
   }
