@@ -52,7 +52,8 @@ class WeightQuantizer {
   Result<QuantizedWeight> PerChannel(uint32_t constant, int axis, std::vector<float> scales);
   // max|w| / 127 of each index of `axis`; 0 where all are zero. Fails on values that are not finite.
   Result<std::vector<float>> ChannelScales(uint32_t constant, int axis);
-  // A matrix [N,K], K a multiple of `block`: u8[N,K/2] with bf16 scales [N,K/block], of each block its BlockScale.
+  // A matrix [N,K], K a multiple of `block`: u8[N,K/2] with bf16 scales [N,K/block], of each block its BlockScale or one
+  // a little smaller, if that errs less.
   Result<QuantizedWeight> PerBlock(uint32_t constant, int block);
   Status CheckFinite(uint32_t constant) const;
   // For a scheme of 4 bits: this weight, and what is tied to it, has 8.
