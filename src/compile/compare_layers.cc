@@ -1,13 +1,10 @@
 #include "compile/compare_layers.h"
 
-#include <pthreadpool.h>
-
 #include <algorithm>
 #include <map>
-#include <memory>
 
-#include "kernels/kernels.h"
 #include "quant/calibration.h"
+#include "quant/kernel_run.h"
 #include "quant/layers.h"
 
 namespace dovetail {
@@ -32,13 +29,6 @@ ValueId ResultOf(const Graph& graph, const Node& n, const std::vector<std::vecto
 }
 
 std::span<const float> FloatsOf(const OwnedTensor& t) { return {t.view().as<float>(), static_cast<size_t>(t.view().numel())}; }
-
-struct Pools {
-  struct Destroy {
-    void operator()(struct pthreadpool* p) const { pthreadpool_destroy(p); }
-  };
-  std::unique_ptr<struct pthreadpool, Destroy> pool{pthreadpool_create(0)};
-};
 
 class Comparing {
  public:
@@ -66,10 +56,7 @@ class Comparing {
   // One call of both; the float model's outputs.
   Result<std::vector<OwnedTensor>> Run(const CalibrationCall& call, StateStore& real_states, StateStore& quantized_states) {
     std::map<std::string, OwnedTensor> wanted;
-    InterpretOptions run;
-    run.kernel = FindKernel;
-    run.scratch = FindScratch;
-    run.pool = pools_.pool.get();
+    InterpretOptions run = run_.With(nullptr);
     run.observer = [&](const Graph& graph, ValueId v, OwnedTensor& t) {
       const std::string& name = graph.value(v).name;
       if (index_.contains({call.graph, name})) wanted[name] = t;
@@ -98,7 +85,7 @@ class Comparing {
 
  private:
   const Module &real_, &quantized_;
-  Pools pools_;
+  KernelRun run_;
   std::vector<LayerDifference> layers_;
   std::map<std::pair<size_t, std::string>, size_t> index_;
 };

@@ -1,7 +1,5 @@
 #include "quant/calibration.h"
 
-#include <pthreadpool.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -9,7 +7,7 @@
 #include <numeric>
 
 #include "format/match_inputs.h"
-#include "kernels/kernels.h"
+#include "quant/kernel_run.h"
 
 namespace dovetail {
 namespace {
@@ -90,7 +88,7 @@ Result<CalibrationCall> LoadCall(const Module& module, const std::string& file) 
 
 Status ObserveCalls(const Module& module, std::span<const std::string> files, size_t first_call, const WatchedValues& watched, StateStore& states,
                     ObservedValues& observed, const ProgressFn& progress, const SeeValueFn& see) {
-  const std::unique_ptr<struct pthreadpool, decltype(&pthreadpool_destroy)> pool(pthreadpool_create(0), pthreadpool_destroy);
+  const KernelRun run;
   observed.resize(module.graphs.size());
   for (size_t i = 0; i < files.size(); ++i) {
     if (progress) progress("calibrating", i, files.size());
@@ -101,7 +99,7 @@ Status ObserveCalls(const Module& module, std::span<const std::string> files, si
       if (see) see(call.graph, v, t);
     };
     for (size_t k = 0; k < call.inputs.size(); ++k) observe(graph, graph.inputs[k], call.inputs[k]);
-    auto outputs = Interpret(module, graph, call.inputs, states, {observe, FindKernel, FindScratch, pool.get()});
+    auto outputs = Interpret(module, graph, call.inputs, states, run.With(observe));
     if (!outputs.ok()) return std::move(outputs).status().While(StrCat("calibrating @", graph.name, " on '", files[i], "'"));
   }
   if (progress) progress("calibrating", files.size(), files.size());

@@ -1,16 +1,13 @@
 #include "quant/compensate.h"
 
-#include <pthreadpool.h>
-
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <set>
 
 #include "ir/interpreter.h"
-#include "kernels/kernels.h"
 #include "quant/calibration.h"
 #include "quant/gptq.h"
+#include "quant/kernel_run.h"
 #include "quant/layers.h"
 
 namespace dovetail {
@@ -52,10 +49,8 @@ std::vector<Target> FindTargets(const Module& module, const QuantizeOptions& opt
 
 class Rounding {
  public:
-  Rounding(const Module& module, std::span<const std::string> files, const ProgressFn& progress) : module_(module), files_(files), progress_(progress) {
-    pool_.reset(pthreadpool_create(0));
-  }
-  struct pthreadpool* pool() const { return pool_.get(); }
+  Rounding(const Module& module, std::span<const std::string> files, const ProgressFn& progress) : module_(module), files_(files), progress_(progress) {}
+  struct pthreadpool* pool() const { return run_.pool(); }
 
   // The moments of these inputs over all calls.
   Result<std::map<Input, InputMoments>> Gather(const std::set<Input>& inputs, size_t part, size_t parts) {
@@ -64,21 +59,16 @@ class Rounding {
     DT_ASSIGN_OR_RETURN(StateStore states, InitStates(module_));
     for (size_t f = 0; f < files_.size(); ++f) {
       DT_ASSIGN_OR_RETURN(CalibrationCall call, LoadCall(module_, files_[f]));
-      InterpretOptions run;
-      run.kernel = FindKernel;
-      run.scratch = FindScratch;
-      run.pool = pool();
       const auto see = [&](ValueId v, const OwnedTensor& t) {
         const auto it = moments.find({call.graph, v});
         if (it == moments.end()) return;
         const int64_t width = it->second.width();
         it->second.Add(t.view().as<float>(), width ? t.view().numel() / width : 0, pool());
       };
-      run.observer = [&](const Graph&, ValueId v, const OwnedTensor& t) { see(v, t); };
       const Graph& graph = *module_.graphs[call.graph];
       for (size_t i = 0; i < graph.inputs.size(); ++i)
         if (call.inputs[i].type.dtype == DType::kF32) see(graph.inputs[i], call.inputs[i]);
-      Result<std::vector<OwnedTensor>> outputs = Interpret(module_, graph, call.inputs, states, run);
+      Result<std::vector<OwnedTensor>> outputs = Interpret(module_, graph, call.inputs, states, run_.With([&](const Graph&, ValueId v, const OwnedTensor& t) { see(v, t); }));
       if (!outputs.ok()) return std::move(outputs).status().While(StrCat("calibrating on '", files_[f], "'"));
       if (progress_) progress_("calibrating", part * files_.size() + f + 1, parts * files_.size());
     }
@@ -86,13 +76,10 @@ class Rounding {
   }
 
  private:
-  struct Destroy {
-    void operator()(struct pthreadpool* p) const { pthreadpool_destroy(p); }
-  };
   const Module& module_;
   std::span<const std::string> files_;
   const ProgressFn& progress_;
-  std::unique_ptr<struct pthreadpool, Destroy> pool_;
+  KernelRun run_;
 };
 
 // Targets whose moments fit into memory together, in order.

@@ -1,13 +1,11 @@
 #include "quant/static_choice.h"
 
-#include <pthreadpool.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 
-#include "kernels/kernels.h"
+#include "quant/kernel_run.h"
 
 namespace dovetail {
 namespace {
@@ -44,7 +42,7 @@ void Round(float* x, int64_t n, const QuantParams& q) {
 class Trial {
  public:
   Trial(const Module& module, std::vector<CalibrationCall> calls)
-      : module_(module), calls_(std::move(calls)), pool_(pthreadpool_create(0), pthreadpool_destroy) {}
+      : module_(module), calls_(std::move(calls)) {}
 
   // The outputs of each call, in float or, with a choice, with its values rounded.
   Result<std::vector<std::vector<OwnedTensor>>> Run(const StaticChoice* choice) const {
@@ -59,7 +57,7 @@ class Trial {
       };
       std::vector<OwnedTensor> inputs = call.inputs;
       for (size_t i = 0; i < inputs.size(); ++i) round(graph, graph.inputs[i], inputs[i]);
-      DT_ASSIGN_OR_RETURN(outputs.emplace_back(), Interpret(module_, graph, inputs, states, {round, FindKernel, FindScratch, pool_.get()}));
+      DT_ASSIGN_OR_RETURN(outputs.emplace_back(), Interpret(module_, graph, inputs, states, run_.With(round)));
     }
     return outputs;
   }
@@ -88,7 +86,7 @@ class Trial {
  private:
   const Module& module_;
   std::vector<CalibrationCall> calls_;
-  std::unique_ptr<struct pthreadpool, decltype(&pthreadpool_destroy)> pool_;
+  KernelRun run_;
 };
 
 }  // namespace
