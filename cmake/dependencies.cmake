@@ -31,6 +31,29 @@ target_link_libraries(dovetail_file_XNNPACK INTERFACE dovetail_file_PTHREADPOOL 
 target_link_libraries(dovetail_pthreadpool INTERFACE dovetail_file_PTHREADPOOL)
 target_link_libraries(dovetail_xnnpack INTERFACE dovetail_file_XNNPACK dovetail_pthreadpool)
 
+# Whether XNNPACK's kernels for one row, and the tables they are in, can be linked (not from a shared library, which hides them): then
+# src/backends/xnnpack/delegate/row_kernels.cc has faster ones to put there.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_LIBRARIES dovetail_file_XNNPACK)
+  check_cxx_source_compiles("
+    extern \"C\" {
+    void xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm();
+    void xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm();
+    const void* xnn_init_qd8_f32_qc8w_gemm_config();
+    const void* xnn_init_qd8_f32_qb4w_gemm_config();
+    }
+    int main() {
+      xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm();
+      xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm();
+      return xnn_init_qd8_f32_qc8w_gemm_config() == xnn_init_qd8_f32_qb4w_gemm_config();
+    }" DOVETAIL_XNNPACK_ROW_KERNELS)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  if(DOVETAIL_XNNPACK_ROW_KERNELS)
+    target_compile_definitions(dovetail_xnnpack INTERFACE DOVETAIL_XNNPACK_ROW_KERNELS)
+  endif()
+endif()
+
 # flatbuffers, nlohmann's JSON and xxHash are header-only for us; the headers of our schemas are made by flatc in the build.
 add_library(dovetail_flatbuffers INTERFACE)
 add_library(dovetail_json INTERFACE)

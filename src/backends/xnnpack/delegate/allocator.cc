@@ -10,6 +10,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "backends/xnnpack/delegate/row_kernels.h"
+
 namespace dovetail {
 namespace {
 
@@ -108,7 +110,11 @@ XnnpackMemory GetXnnpackMemory() {
 }
 
 Status InitializeXnnpack() {
-  static const xnn_status status = xnn_initialize(&kAllocator);
+  static const xnn_status status = [] {
+    const xnn_status s = xnn_initialize(&kAllocator);
+    if (s == xnn_status_success) UseRowKernels();
+    return s;
+  }();
   if (status == xnn_status_success) return OkStatus();
   if (status == xnn_status_unsupported_hardware) return Unsupported("XNNPACK does not run on this processor");
   return Internal("XNNPACK failed to start (status ", static_cast<int>(status), ")");

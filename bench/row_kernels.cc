@@ -1,0 +1,68 @@
+// XNNPACK's kernels for one row beside ours, over packed weights of the sizes of a Llama of 110M parameters, in private huge pages.
+//
+//   cmake --build build/release --target row_kernels_bench && build/release/bin/row_kernels_bench
+#include "backends/xnnpack/delegate/row_kernels.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "backends/xnnpack/delegate/allocator.h"
+
+int main() {
+  using Clock = std::chrono::steady_clock;
+  if (!dovetail::InitializeXnnpack().ok()) return 1;
+  size_t count = 0;
+  const dovetail::RowKernelPair* pairs = dovetail::RowKernels(&count);
+  if (count == 0) std::puts("no row kernels for this processor, or XNNPACK's cannot be linked");
+  for (size_t i = 0; i < count; ++i) {
+    const dovetail::RowKernelPair& pair = pairs[i];
+    struct Layer {
+      size_t columns, inner, offset;
+    };
+    std::vector<Layer> layers;
+    size_t bytes = 0;
+    const auto add = [&](size_t columns, size_t inner) {
+      layers.push_back({columns, inner, bytes});
+      bytes += columns / 16 * (pair.block ? 64 + inner / pair.block * (pair.block * 8 + 32) + 64 : 64 + inner * 16 + 128);
+    };
+    for (int l = 0; l < 12; ++l)
+      for (const auto& [columns, inner] : {std::pair<size_t, size_t>{768, 768}, {768, 768}, {768, 768}, {768, 768}, {2048, 768}, {2048, 768}, {768, 2048}})
+        add(columns, inner);
+    add(32000, 768);
+    void* memory = nullptr;
+    if (posix_memalign(&memory, size_t{2} << 20, bytes + 4096) != 0) return 1;
+    madvise(memory, bytes, MADV_HUGEPAGE);
+    std::memset(memory, 1, bytes);
+    std::vector<int8_t> row(4096, 3);
+    std::vector<float> out(32768);
+    const struct {
+      float min, max;
+      size_t block;
+    } params{-1e30f, 1e30f, pair.block};
+    const struct {
+      int32_t zero_point;
+      float scale;
+    } quantization{1, 0.1f};
+    std::vector<double> ms[2];
+    for (int round = 0; round < 41; ++round) {
+      for (int which = 0; which < 2; ++which) {
+        const auto start = Clock::now();
+        for (const Layer& l : layers)
+          (which ? pair.ours : pair.theirs)(1, l.columns, l.inner, row.data(), l.inner, static_cast<char*>(memory) + l.offset, out.data(), 4 * l.columns, 64,
+                                            &params, &quantization);
+        ms[which].push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+      }
+    }
+    for (int which = 0; which < 2; ++which) {
+      std::sort(ms[which].begin(), ms[which].end());
+      std::printf("%s %-7s min %.2f ms, median %.2f ms, %.1f GB/s\n", pair.name, which ? "ours" : "xnnpack", ms[which][0], ms[which][20],
+                  static_cast<double>(bytes) / ms[which][20] / 1e6);
+    }
+    std::free(memory);
+  }
+}
