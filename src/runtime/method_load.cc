@@ -218,7 +218,9 @@ Status CountDelegateInputs(MethodImpl* m) {
 Status CreateDelegates(MethodImpl* m) {
   const std::lock_guard lock(m->program->delegates_mutex);
   const ProgramData& program = *m->program;
-  for (size_t s = 0; s < m->steps.size(); ++s) {
+  // From the last: there is the head of a language model, its largest weight. While it is packed its source is in memory too, and best before
+  // the packed forms of all the others are.
+  for (size_t s = m->steps.size(); s-- > 0;) {
     auto* step = std::get_if<DelegateStep>(&m->steps[s]);
     if (!step) continue;
     const pte::BackendDelegate& d = *m->data().plan->delegates()->Get(step->index);
