@@ -35,6 +35,8 @@ struct Backend {
   // state's own memory: the region's result then aliases that operand, and `lower` sees it in Region::aliases. Null: never. A result that turns
   // out not to be what the state becomes loses its alias again.
   bool (*updates_in_place)(const Module& module, const Graph& graph, const Node& update) = nullptr;
+  // Whether our runtime's kernel does the node with less work than this backend: at a region's border it stays outside. Null: none.
+  bool (*cheaper_outside)(const Graph& graph, const Node& node) = nullptr;
   // Whether there is a lowering of the operator at all, for the table that `dovetail ops` prints.
   bool (*lowers)(OpId op) = nullptr;
 };

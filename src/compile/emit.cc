@@ -62,6 +62,8 @@ class MethodEmitter {
 
   Result<pte::MethodDesc> Run(EmitStats& stats) {
     method_.name = graph_.name;
+    arguments_.insert(graph_.inputs.begin(), graph_.inputs.end());
+    arguments_.insert(graph_.outputs.begin(), graph_.outputs.end());
     for (ValueId v : graph_.inputs) {
       DT_ASSIGN_OR_RETURN(const int32_t index, Tensor(v));
       method_.inputs.push_back(index);
@@ -293,7 +295,32 @@ class MethodEmitter {
     return OkStatus();
   }
 
+  // A view of planned memory is that memory, which lives as long as its views. Arguments of the method have memory of their own, so views
+  // from and to them are copies, and so are views of states, which may change after. Whether it was emitted.
+  Result<bool> EmitView(const Node& n) {
+    if (n.op != OpId::kView) return false;
+    const ValueId from = n.operands[0], to = n.results[0];
+    if (arguments_.contains(from) || arguments_.contains(to)) return false;
+    DT_ASSIGN_OR_RETURN(const int32_t base, Tensor(from));
+    const auto planned = planned_index_.find(base);
+    if (planned == planned_index_.end()) return false;
+    const size_t slot = planned->second;
+    DT_ASSIGN_OR_RETURN(pte::TensorDesc t, Describe(graph_.type(to), graph_.value(to).name));
+    // Bounds are of each dim by itself, so that the views' product may be another.
+    if (Bytes(t) != planned_[slot].second.size) return false;
+    DT_ASSIGN_OR_RETURN(const int32_t sizes, Attribute(GetSchema(n.op).args[1], n.attrs[0], n));
+    const int32_t index = Add(std::move(t));
+    planned_index_[index] = slot;
+    views_.emplace_back(index, slot);
+    tensors_[to] = index;
+    Touch(index);
+    Call("executorch_prim::et_view.default", {base, sizes, index});
+    return true;
+  }
+
   Status EmitKernel(const Node& n) {
+    DT_ASSIGN_OR_RETURN(const bool viewed, EmitView(n));
+    if (viewed) return OkStatus();
     const OpDef& op = GetOp(n.op);
     const Schema& schema = GetSchema(n.op);
     if (op.out_variant.empty()) return Internal("operator ", op.name, " has no form in a .pte");
@@ -345,8 +372,11 @@ class MethodEmitter {
       lives.push_back(life);
     }
     const MemoryPlan plan = PlanMemory(lives, kTensorAlignment);
-    for (size_t i = 0; i < lives.size(); ++i)
-      std::get<pte::TensorDesc>(method_.values[static_cast<size_t>(planned_[i].first)]).allocation = pte::AllocationDesc{kActivationMemory, lives[i].offset};
+    const auto place = [&](int32_t index, size_t slot) {
+      std::get<pte::TensorDesc>(method_.values[static_cast<size_t>(index)]).allocation = pte::AllocationDesc{kActivationMemory, lives[slot].offset};
+    };
+    for (size_t i = 0; i < lives.size(); ++i) place(planned_[i].first, i);
+    for (const auto& [index, slot] : views_) place(index, slot);
     method_.non_const_buffer_sizes = {0, static_cast<int64_t>(std::max<uint64_t>(plan.peak, kTensorAlignment))};
     if (shared_.state_bytes) method_.non_const_buffer_sizes.push_back(static_cast<int64_t>(shared_.state_bytes));
     stats.planned_bytes = std::max(stats.planned_bytes, plan.peak);
@@ -358,12 +388,14 @@ class MethodEmitter {
   const Graph& graph_;
   pte::MethodDesc method_;
   DimProgram dims_;
+  std::unordered_set<ValueId> arguments_;  // inputs and outputs
   std::vector<std::string> sources_;  // by instruction
   std::map<std::string, int32_t> scalars_, operators_;
   std::unordered_map<ValueId, int32_t> tensors_;
   std::unordered_map<uint32_t, int32_t> states_;
   std::vector<std::pair<int32_t, Lifetime>> planned_;
-  std::unordered_map<int32_t, size_t> planned_index_;
+  std::unordered_map<int32_t, size_t> planned_index_;       // of a tensor or a view of it
+  std::vector<std::pair<int32_t, size_t>> views_;           // with what they view among planned_
 };
 
 // A weight that a kernel reads and a delegate has under a key (a tied embedding) is stored once: it becomes the first constant, which

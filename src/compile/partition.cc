@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -17,12 +18,15 @@ class Partitioner {
  public:
   Partitioner(Module& module, Graph& graph, std::span<const Backend* const> backends) : module_(module), graph_(graph), backends_(backends) {}
 
-  Status Run(PartitionReport& report) {
+  Status Run(PartitionReport& report, bool trim) {
     Choose();
     // A component that is not worth a call goes to the cpu, which may change the stages of others. Each round takes nodes from a backend, so
     // there is a last one.
     do ComputeStages();
     while (Demote());
+    // What is left of a region may not be worth its call any more.
+    if (trim && Trim())
+      while (Demote()) ComputeStages();
     Report(report);
     return Rebuild(report);
   }
@@ -54,17 +58,26 @@ class Partitioner {
     return n && FollowsUsers(*n) ? n->operands[0] : v;
   }
 
+  // The least stage of a node of that kind: that of its operands, one later where they are of another kind.
+  int StageAfterOperands(const Node& n, int kind) const {
+    int stage = 0;
+    for (ValueId v : n.operands) {
+      const ValueId source = kind == kCpu ? v : Source(v);
+      if (source == kNone || graph_.value(source).producer == kNone || graph_.producer(source)->op == OpId::kConst) continue;
+      const NodeId p = graph_.value(source).producer;
+      stage = std::max(stage, kind_[p] == kind ? stage_[p] : stage_[p] + 1);
+    }
+    return stage;
+  }
+
   void ComputeStages() {
     stage_.assign(graph_.num_nodes(), 0);
     std::unordered_map<uint32_t, NodeId> last_access;  // of a state: its accesses keep their order
     for (NodeId id : graph_.order) {
       const Node& n = graph_.node(id);
       if (n.op == OpId::kConst) continue;
-      int stage = 0;
+      int stage = StageAfterOperands(n, kind_[id]);
       auto after = [&](NodeId p) { stage = std::max(stage, kind_[p] == kind_[id] ? stage_[p] : stage_[p] + 1); };
-      for (ValueId v : n.operands)
-        if (const ValueId source = kind_[id] == kCpu ? v : Source(v); source != kNone && graph_.value(source).producer != kNone && graph_.producer(source)->op != OpId::kConst)
-          after(graph_.value(source).producer);
       if (n.op == OpId::kStateRead || n.op == OpId::kStateWrite) {
         if (auto it = last_access.find(n.ref); it != last_access.end()) after(it->second);
         last_access[n.ref] = id;
@@ -81,7 +94,7 @@ class Partitioner {
       while (parent[x] != x) x = parent[x] = parent[parent[x]];
       return x;
     };
-    std::unordered_map<ValueId, std::vector<NodeId>> readers;
+    std::map<std::tuple<ValueId, int, int>, NodeId> readers;  // one of each backend and stage
     for (NodeId id : graph_.order) {
       if (kind_[id] == kCpu) continue;
       for (ValueId operand : graph_.node(id).operands) {
@@ -89,9 +102,8 @@ class Partitioner {
         if (v == kNone || graph_.producer_if(v, OpId::kConst)) continue;
         const NodeId p = graph_.value(v).producer;
         if (p != kNone && kind_[p] == kind_[id] && stage_[p] == stage_[id]) parent[find(p)] = find(id);
-        for (NodeId other : readers[v])  // linears that share an input belong together
-          if (kind_[other] == kind_[id] && stage_[other] == stage_[id]) parent[find(other)] = find(id);
-        readers[v].push_back(id);
+        const NodeId reader = readers.try_emplace({v, kind_[id], stage_[id]}, id).first->second;
+        parent[find(reader)] = find(id);  // linears that share an input belong together
       }
     }
     std::map<NodeId, std::vector<NodeId>> components;
@@ -108,6 +120,34 @@ class Partitioner {
       }
     }
     return demoted;
+  }
+
+  // Takes what is cheaper outside from the borders of regions: chains at their beginnings in order, at their ends in reverse. Whether any was.
+  bool Trim() {
+    const std::vector<std::vector<NodeId>> users = graph_.Users();
+    bool trimmed = false;
+    const auto visit = [&](NodeId id) {
+      const Node& n = graph_.node(id);
+      if (kind_[id] == kCpu) return;
+      const Backend& backend = *backends_[static_cast<size_t>(kind_[id])];
+      if (!backend.cheaper_outside || !backend.cheaper_outside(graph_, n)) return;
+      const int stage = StageAfterOperands(n, kCpu);
+      const std::function<bool(ValueId)> fits = [&](ValueId v) {
+        return std::all_of(users[v].begin(), users[v].end(), [&](NodeId user) {
+          const Node& u = graph_.node(user);
+          if (FollowsUsers(u)) return std::all_of(u.results.begin(), u.results.end(), fits);
+          return stage_[user] >= stage + (kind_[user] == kCpu ? 0 : 1);
+        });
+      };
+      if (!std::all_of(n.results.begin(), n.results.end(), fits)) return;
+      reason_[id] = StrCat(backend.name, ": at the border of a region, where one kernel does it with less work");
+      kind_[id] = kCpu;
+      stage_[id] = stage;
+      trimmed = true;
+    };
+    std::for_each(graph_.order.begin(), graph_.order.end(), visit);
+    std::for_each(graph_.order.rbegin(), graph_.order.rend(), visit);
+    return trimmed;
   }
 
   void Report(PartitionReport& report) {
@@ -144,7 +184,13 @@ class Partitioner {
       }
     }
     graph_.order = std::move(order);
-    for (auto& [from, to] : renamed_) graph_.ReplaceUses(from, to);
+    std::vector<ValueId> now(graph_.num_values());
+    std::iota(now.begin(), now.end(), 0);
+    for (const auto& [from, to] : renamed_) now[from] = to;
+    for (NodeId id : graph_.order)
+      for (ValueId& v : graph_.node(id).operands)
+        if (v != kNone) v = now[v];
+    for (ValueId& v : graph_.outputs) v = now[v];
     graph_.RemoveDeadNodes();
     return OkStatus();
   }
@@ -243,9 +289,9 @@ class Partitioner {
 
 }  // namespace
 
-Result<PartitionReport> Partition(Module& module, std::span<const Backend* const> backends) {
+Result<PartitionReport> Partition(Module& module, std::span<const Backend* const> backends, bool trim) {
   PartitionReport report;
-  for (auto& g : module.graphs) DT_RETURN_IF_ERROR(Partitioner(module, *g, backends).Run(report));
+  for (auto& g : module.graphs) DT_RETURN_IF_ERROR(Partitioner(module, *g, backends).Run(report, trim));
   module.form = Form::kPartitioned;
   return report;
 }

@@ -25,6 +25,9 @@ struct PartitionReport {
 // Replaces groups of nodes by `delegate` nodes. Nodes get a stage: the number of changes of engine on the longest path to them. All nodes
 // of a backend in one stage become one region, which is convex since any path that leaves it raises the stage. `backends` is the user's
 // order; what none takes stays for the cpu kernels. The module becomes Form::kPartitioned.
-Result<PartitionReport> Partition(Module& module, std::span<const Backend* const> backends);
+//
+// With `trim`, what the cpu does with less work (Backend::cheaper_outside) leaves a region where it stands at the region's border: where the
+// node on the cpu raises the stage of none of its users. All other nodes then keep their stages, so there are no more regions than before.
+Result<PartitionReport> Partition(Module& module, std::span<const Backend* const> backends, bool trim = true);
 
 }  // namespace dovetail

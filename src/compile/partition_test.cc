@@ -24,8 +24,12 @@ Status CheckFew(const Module&, const Graph&, const Node& n) { return n.op == OpI
 bool Always(const Module&, const Graph&, std::span<const NodeId>) { return true; }
 bool FromTwo(const Module&, const Graph&, std::span<const NodeId> nodes) { return nodes.size() >= 2; }
 
+bool IsNeg(const Graph&, const Node& n) { return n.op == OpId::kNeg; }
+
 constexpr Backend kMost = {"most", CheckMost, Always, nullptr};
 constexpr Backend kMostFromTwo = {"most", CheckMost, FromTwo, nullptr};
+constexpr Backend kNoBorderingNeg = {"most", CheckMost, Always, nullptr, nullptr, IsNeg};
+constexpr Backend kNoBorderingNegFromTwo = {"most", CheckMost, FromTwo, nullptr, nullptr, IsNeg};
 constexpr Backend kFew = {"few", CheckFew, FromTwo, nullptr};
 
 struct Parts {
@@ -196,6 +200,60 @@ std::map<std::string, size_t> Places(const Graph& g) {
   return place;
 }
 
+TEST(Partition, WhatIsCheaperOutsideLeavesTheBorders) {
+  const std::string text = R"(module {
+  graph @f(%x: f32[4]) {
+    %s = sin %x : f32[4]
+    %leading = neg %s : f32[4]
+    %leading_too = neg %leading : f32[4]
+    %a = relu %leading_too : f32[4]
+    %inside = neg %a : f32[4]
+    %b = relu %inside : f32[4]
+    %trailing = neg %b : f32[4]
+    %trailing_too = neg %trailing : f32[4]
+    %t = sin %trailing_too : f32[4]
+    %used_twice = neg %b : f32[4]
+    %c = add %b, %used_twice : f32[4]
+    %returned = neg %c : f32[4]
+    return %t, %used_twice, %returned
+  }
+}
+)";
+  const Parts p = Split(text, {&kNoBorderingNeg});
+  ASSERT_EQ(p.delegates.size(), 1u);
+  std::vector<std::string> inside;
+  const Graph& body = *p.delegates[0]->region->body;
+  for (NodeId id : body.order) inside.push_back(body.value(body.node(id).results[0]).name);
+  EXPECT_EQ(inside, (std::vector<std::string>{"a", "inside", "b", "used_twice", "c"}));
+  size_t explained = 0;
+  for (const Placement& n : p.report.nodes) explained += n.backend == "cpu" && n.reason.find("at the border") != std::string::npos;
+  EXPECT_EQ(explained, 5u);
+
+  Module whole = Parse(text).value();
+  const Backend* const backends[] = {&kNoBorderingNeg};
+  EXPECT_EQ(Partition(whole, backends, false).value().delegate_calls, 1u);
+  for (NodeId id : whole.graphs[0]->order) {
+    const Node& n = whole.graphs[0]->node(id);
+    EXPECT_NE(n.op, OpId::kNeg);
+  }
+}
+
+TEST(Partition, ABorderThatAnotherRegionWaitsForStays) {
+  // %n on the cpu would come between the two regions' engines, and the second region one change later.
+  const Parts p = Split(R"(module {
+  graph @f(%x: f32[4]) {
+    %a = relu %x : f32[4]
+    %n = neg %a : f32[4]
+    %s = sin %x : f32[4]
+    %b = add %n, %s : f32[4]
+    return %b
+  }
+}
+)", {&kNoBorderingNeg});
+  ASSERT_EQ(p.delegates.size(), 2u);
+  EXPECT_EQ(CountIn(*p.delegates[0], OpId::kNeg), 1u);
+}
+
 TEST(Partition, RandomProgramsKeepTheirMeaningAndSharedInputs) {
   size_t shared = 0, regions = 0;
   for (uint32_t seed = 0; seed < 1500; ++seed) {
@@ -204,7 +262,7 @@ TEST(Partition, RandomProgramsKeepTheirMeaningAndSharedInputs) {
     for (Module* m : {&before, &after})
       for (NodeId id : m->graphs[0]->order)
         for (ValueId v : m->graphs[0]->node(id).results) m->graphs[0]->value(v).name = StrCat("v", v);
-    const Backend* orders[][2] = {{&kMost, &kFew}, {&kFew, &kMostFromTwo}, {&kMostFromTwo, &kFew}};
+    const Backend* orders[][2] = {{&kNoBorderingNeg, &kFew}, {&kFew, &kNoBorderingNegFromTwo}, {&kNoBorderingNegFromTwo, &kFew}};
     const StateSets sets = CollectStates(before);
     auto report = Partition(after, orders[seed % 3]);
     ASSERT_TRUE(report.ok()) << report.status().ToString();
@@ -214,6 +272,8 @@ TEST(Partition, RandomProgramsKeepTheirMeaningAndSharedInputs) {
     Status kept = CheckStates(sets, CollectStates(after));
     ASSERT_TRUE(kept.ok()) << kept.ToString();
     regions += report->delegate_calls;
+    Module whole = samples::RandomProgram(seed, nodes);
+    EXPECT_LE(report->delegate_calls, Partition(whole, orders[seed % 3], false).value().delegate_calls) << "seed " << seed << "\n" << Print(before);
 
     StateStore states = InitStates(before).value(), states_after = InitStates(after).value();
     for (float call = 1; call < 3; ++call) {
@@ -226,7 +286,7 @@ TEST(Partition, RandomProgramsKeepTheirMeaningAndSharedInputs) {
       for (size_t i = 0; i < states.size(); ++i) ASSERT_EQ(ToVector(states_after[i]), ToVector(states[i])) << what;
     }
 
-    // Nodes of one backend with the same operands are never parted. With kMost first, that is all binary ones.
+    // Nodes of one backend with the same operands are never parted. With kNoBorderingNeg first, that is all binary ones.
     if (seed % 3 != 0) continue;
     const auto place = Places(*after.graphs[0]);
     std::map<std::vector<ValueId>, size_t> seen;

@@ -41,6 +41,21 @@ TEST(KernelsTest, Elementwise) {
   }
 }
 
+TEST(KernelsTest, Reductions) {
+  const auto dims = [](std::vector<int64_t> v) { return Attr(std::vector<Dim>(v.begin(), v.end())); };
+  for (OpId op : {OpId::kSum, OpId::kMean}) {
+    for (bool keep : {false, true}) {
+      for (const std::vector<int64_t>& d : std::vector<std::vector<int64_t>>{{0}, {1}, {2}, {-1}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}, {}})
+        for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{3, 5, 7}, {2, 33, 131}, {1, 128, 384}, {4, 1, 9}, {1, 1, 17}, {2, 1, 1}})
+          Check(Case(op, {Floats(shape)}, {{"dim", dims(d)}, {"keepdim", Attr(keep)}}));
+    }
+    Check(Case(op, {Floats({3, 0, 4})}, {{"dim", dims({2})}}));
+    Check(Case(op, {Floats({0, 5})}, {{"dim", dims({1})}}));
+  }
+  Check(Case(OpId::kSum, {Floats({3, 0, 4})}, {{"dim", dims({1})}}));
+  Check(Case(OpId::kSum, {Integers({6, 40}, 9)}, {{"dim", dims({0})}}));
+}
+
 TEST(KernelsTest, Convolutions) {
   const auto ints = [](std::vector<int64_t> v) {
     std::vector<Dim> dims(v.begin(), v.end());

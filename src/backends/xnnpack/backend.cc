@@ -1,6 +1,9 @@
 #include "backends/xnnpack/backend.h"
 
+#include <algorithm>
+
 #include "backends/xnnpack/lowering.h"
+#include "ops/infer_util.h"
 
 namespace dovetail {
 namespace {
@@ -46,6 +49,25 @@ bool Worthwhile(const Module&, const Graph& graph, std::span<const NodeId> nodes
   return light >= 3;
 }
 
+// One kernel of ours in place of five to seven nodes, each of which goes through memory; a view that costs nothing, where XNNPACK's
+// reshape copies; a permutation of whole rows, which mostly stands beside such a view.
+bool CheaperOutside(const Graph& graph, const Node& node) {
+  const auto is_argument = [&](ValueId v) {
+    return graph.value(v).producer == kNone || std::find(graph.outputs.begin(), graph.outputs.end(), v) != graph.outputs.end();
+  };
+  switch (node.op) {
+    case OpId::kRope:
+    case OpId::kRmsNorm: return true;
+    case OpId::kView: return !is_argument(node.operands[0]) && !is_argument(node.results[0]);
+    case OpId::kPermute: {
+      const std::span<const Dim> dims = DimsOf(GetAttr(node, "dims"));
+      const int64_t rank = static_cast<int64_t>(dims.size());
+      return rank > 1 && (dims.back() == Dim(rank - 1) || dims.back() == Dim(-1));
+    }
+    default: return false;
+  }
+}
+
 Result<LoweredRegion> Lower(const Module& module, const Region& region) {
   for (int alias : region.aliases)
     if (alias >= 0) return Unsupported("XNNPACK: a result that updates an operand in place");
@@ -76,7 +98,7 @@ LowerFn FindLowering(OpId op) {
 }  // namespace xnnpack
 
 const Backend& XnnpackBackend() {
-  static constexpr Backend kBackend = {"xnnpack", Check, Worthwhile, Lower, nullptr, [](OpId op) { return xnnpack::FindLowering(op) != nullptr; }};
+  static constexpr Backend kBackend = {"xnnpack", Check, Worthwhile, Lower, nullptr, CheaperOutside, [](OpId op) { return xnnpack::FindLowering(op) != nullptr; }};
   return kBackend;
 }
 
