@@ -13,6 +13,8 @@ using Event = Profiler::Event;
 using Json = nlohmann::ordered_json;
 using Kind = ProfileRow::Kind;
 
+// XNNPACK takes the times of nodes in whole microseconds, rounded down: no speed is told for nodes that take less than this on average.
+constexpr double kLeastNodeMs = 0.005;
 // Rows that a level of the text shows; the others are summed in one.
 constexpr size_t kShown = 12;
 
@@ -96,7 +98,13 @@ class Tabulator {
   std::map<std::string, Rows> nodes_;  // by delegate
 };
 
-double PerSecond(double amount, double ms) { return ms > 0 ? amount / (ms * 1e-3) : 0; }
+// 0 where the time is not known well enough.
+double PerSecond(const ProfileRow& r, double amount) {
+  if (r.ms <= 0 || (r.kind == Kind::kNode && r.ms < kLeastNodeMs * r.calls)) return 0;
+  return amount / (r.ms * 1e-3);
+}
+double BytesPerSecond(const ProfileRow& r) { return PerSecond(r, static_cast<double>(r.bytes)); }
+double OperationsPerSecond(const ProfileRow& r) { return PerSecond(r, 2.0 * static_cast<double>(r.macs)); }
 
 std::string Line(const std::string& name, const ProfileRow& r, double total_ms, double limit) {
   char text[200];
@@ -108,11 +116,11 @@ std::string Line(const std::string& name, const ProfileRow& r, double total_ms, 
     std::snprintf(text, sizeof text, " %8s", cell);
     line += text;
   };
-  const double speed = PerSecond(static_cast<double>(r.bytes), r.ms);
+  const double speed = BytesPerSecond(r), operations = OperationsPerSecond(r);
   number(r.bytes > 0, "%.2f", static_cast<double>(r.bytes) * 1e-6);
   number(speed > 0, "%.2f", speed * 1e-9);
   number(speed > 0 && limit > 0, "%.0f%%", limit > 0 ? 100 * speed / limit : 0.0);
-  number(r.macs > 0 && r.ms > 0, "%.1f", PerSecond(2.0 * static_cast<double>(r.macs), r.ms) * 1e-9);
+  number(operations > 0, "%.1f", operations * 1e-9);
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
 }
@@ -139,12 +147,12 @@ Json ProfileJson(const ProfileTable& table, double limit) {
     j["ms"] = r.ms;
     j["share"] = table.ms > 0 ? r.ms / table.ms : 0.0;
     if (r.kind != Kind::kRest) {
-      const double speed = PerSecond(static_cast<double>(r.bytes), r.ms);
+      const double speed = BytesPerSecond(r), operations = OperationsPerSecond(r);
       j["bytes"] = r.bytes;
-      j["gb_per_s"] = speed * 1e-9;
-      if (limit > 0) j["limit_share"] = speed / limit;
       j["macs"] = r.macs;
-      j["gop_per_s"] = PerSecond(2.0 * static_cast<double>(r.macs), r.ms) * 1e-9;
+      if (speed > 0) j["gb_per_s"] = speed * 1e-9;
+      if (speed > 0 && limit > 0) j["limit_share"] = speed / limit;
+      if (operations > 0) j["gop_per_s"] = operations * 1e-9;
     }
     rows.push_back(std::move(j));
   }
@@ -160,7 +168,8 @@ std::string ProfileText(const ProfileTable& table, double limit) {
   size_t shown[2] = {0, 0}, hidden[2] = {0, 0};
   ProfileRow sums[2];
   const auto flush = [&](size_t level) {
-    if (hidden[level] > 0) text += Line(StrCat(level ? "  " : "", hidden[level], " other kinds"), sums[level], table.ms, limit);
+    sums[level].kind = level ? Kind::kNode : Kind::kOperator;
+    if (hidden[level] > 0) text += Line(StrCat(level ? "  " : "", hidden[level], hidden[level] == 1 ? " other kind" : " other kinds"), sums[level], table.ms, limit);
     shown[level] = hidden[level] = 0;
     sums[level] = {};
   };

@@ -166,20 +166,21 @@ def test_a_trace_covers_every_instruction(cli, compiled, tmp_path, name, flags):
 @pytest.mark.parametrize("name, flags", [("llama_tiny_index_put", ()), ("llama_tiny_index_put", ("--quantize", "int8-dynamic")), ("digits_cnn_trained", ())])
 def test_the_table_adds_up(cli, compiled, tmp_path, name, flags):
     program, compiled_report = compiled(name, *flags)
+    shape = json.loads(cli("inspect", program, "--json").stdout)["inputs"][0]
     sizes = []
-    if name.startswith("llama"):
-        most = json.loads(cli("inspect", program, "--json").stdout)["inputs"][0]["max_sizes"][1]
-        sizes = ["--size", f"{symbol(cli, program)}={most}"]
+    for dim, most in zip(shape["type"].split("[")[1][:-1].split(","), shape["max_sizes"], strict=True):
+        sizes += [] if dim.isdigit() else ["--size", f"{dim}={most}"]
     report = bench(cli, program, "--iterations", 5, "--profile", tmp_path / "trace.json", *sizes)
     rows = report["profile"]
     assert abs(sum(r["share"] for r in rows if r["kind"] in ("operator", "delegate") or r["name"] == "between instructions") - 1) < 0.02
     (delegate,) = [r for r in rows if r["kind"] == "delegate"]
     inner = [r for r in rows if r.get("delegate") == delegate["name"]]
     assert abs(sum(r["ms"] for r in inner) - delegate["ms"]) < 0.02 * delegate["ms"] + 1e-3
-    # The compiler counts multiply-adds at the upper bounds.
-    assert delegate["macs"] == sum(r.get("macs", 0) for r in inner) == compiled_report["macs_delegated"]
+    # The compiler counts those of layers, at the upper bounds; means are products with a row of ones.
+    assert delegate["macs"] == sum(r.get("macs", 0) for r in inner)
+    assert compiled_report["macs_delegated"] <= delegate["macs"] < 1.01 * compiled_report["macs_delegated"]
     linears = [r for r in inner if r["name"].startswith(("FullyConnected", "Conv2d"))]
-    assert linears and all(r["bytes"] > 0 and r["gb_per_s"] >= 0 for r in linears)
+    assert linears and all(r["bytes"] > 0 and r["macs"] > 0 for r in linears)
     assert report["machine_gb_per_s"] > 0.5
     text = cli("bench", program, "--iterations", 2, "--profile", tmp_path / "trace.json", *sizes).stdout
     assert "  FullyConnected (" in text and "between instructions" in text and "GOP/s" in text

@@ -157,6 +157,7 @@ Profiler::Detail NodeProfile::Describe(const Operator& op) const {
     d.bytes += shapes_.Bytes(io.output);
   }
   d.macs = shapes_.Macs(node);
+  if (node.xnode_union_type() == U::XNNStaticReshape) d.bytes = 0;  // runs in place where XNNPACK's memory plan lets it
   return d;
 }
 
