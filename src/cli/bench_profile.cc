@@ -35,20 +35,23 @@ void ForEachEvent(std::span<const Event> events, Fn f) {
 
 class Tabulator {
  public:
-  explicit Tabulator(const ProfiledCalls& calls) : calls_(calls), share_(1.0 / static_cast<double>(std::max<size_t>(1, calls.begins.size()))) {}
+  explicit Tabulator(const ProfiledCalls& calls) : calls_(calls), iterations_(static_cast<double>(std::max<size_t>(1, calls.begins.size()))) {}
 
   ProfileTable Run() {
     ForEachEvent(calls_.events, [&](size_t i, const std::string& delegate) {
       const Event& e = calls_.events[i];
       if (IsCall(e)) {
-        table_.ms += Milliseconds(e) * share_;
+        table_.ms += Milliseconds(e);
         return;
       }
       ProfileRow& row = RowOf(e, delegate);
-      row.calls += share_;
-      row.ms += Milliseconds(e) * share_;
+      row.calls += 1;
+      row.ms += Milliseconds(e);
     });
-    // Once in an iteration, so these are those of one.
+    table_.ms /= iterations_;
+    Average(instructions_);
+    for (auto& [delegate, nodes] : nodes_) Average(nodes);
+    // Of one iteration already.
     ForEachEvent(calls_.described, [&](size_t i, const std::string& delegate) {
       if (IsCall(calls_.described[i]) || i >= calls_.details.size()) return;
       ProfileRow& row = RowOf(calls_.described[i], delegate);
@@ -84,6 +87,12 @@ class Tabulator {
     }
     return row;
   }
+  void Average(Rows& rows) const {
+    for (auto& [name, row] : rows) {
+      row.calls /= iterations_;
+      row.ms /= iterations_;
+    }
+  }
   static std::vector<ProfileRow> Sorted(const Rows& rows) {
     std::vector<ProfileRow> sorted;
     for (const auto& [name, row] : rows) sorted.push_back(row);
@@ -92,7 +101,7 @@ class Tabulator {
   }
 
   const ProfiledCalls& calls_;
-  const double share_;
+  const double iterations_;
   ProfileTable table_;
   Rows instructions_;
   std::map<std::string, Rows> nodes_;  // by delegate

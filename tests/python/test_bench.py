@@ -5,6 +5,7 @@ import subprocess
 
 import numpy as np
 import pytest
+import torch
 
 from conftest import ROOT
 
@@ -124,6 +125,33 @@ def test_a_sequence_of_calls(cli, llama, tmp_path):
     report = bench(cli, llama, *files, "--iterations", 4)
     assert [c["name"] for c in report["calls"]] == list(map(str, files))
     assert sum(c["median_ms"] for c in report["calls"]) < 2 * report["median_ms"] and "sizes" not in report
+
+
+class Counter(torch.nn.Module):
+    """Writes row `count` of a cache that has 8: the ninth call in a row fails."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
+        self.register_buffer("cache", torch.zeros(8, 4))
+
+    def forward(self, x):
+        self.cache.index_copy_(0, self.count, x)
+        self.count.add_(1)
+        return self.cache.sum(0) + x
+
+
+def test_states_are_reset_where_a_program_comes_to_the_end_of_its_cache(cli, tmp_path):
+    torch.export.save(torch.export.export(Counter(), (torch.ones(1, 4),)), tmp_path / "counter.pt2")
+    cli("compile", tmp_path / "counter.pt2", "-o", tmp_path / "counter.pte")
+    np.savez(tmp_path / "x.npz", input_0=np.ones((1, 4), np.float32))
+    assert "from " in cli("run", tmp_path / "counter.pte", tmp_path / "x.npz", "--repeat", 9, "-o", tmp_path / "out", code=1).stderr
+    for iterations in (4, 5, 8, 30):
+        report = bench(cli, tmp_path / "counter.pte", "--iterations", iterations, "--profile", tmp_path / "t.json")
+        assert report["iterations"] == report["profiled_iterations"] == iterations
+        calls = [e for e in events_of(tmp_path / "t.json") if e["cat"] == "call"]
+        assert len(calls) == min(iterations, 10)
+        assert all(r["calls"] == round(r["calls"]) for r in report["profile"])
 
 
 def events_of(trace):
