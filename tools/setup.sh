@@ -71,7 +71,7 @@ if [ "${debian:-99}" -ge 13 ]; then
 fi
 
 packages=(cmake ninja-build g++ ccache flatbuffers-compiler libflatbuffers-dev libsimdjson-dev libcli11-dev nlohmann-json3-dev
-          libpcre2-dev libgtest-dev pkg-config ca-certificates python3)
+          libpcre2-dev libxxhash-dev libgtest-dev pkg-config ca-certificates python3)
 if $with_python || $with_test; then packages+=(python3-venv); fi
 if $debian_xnnpack; then
   packages+=(libxnnpack-dev libpthreadpool-dev libcpuinfo-dev)

@@ -99,8 +99,9 @@ struct InstanceOptions {
 
 class Program {
  public:
-  // Maps and checks the whole file. kNotFound, kIo, kCorrupt, kUnsupported (a format of another version).
-  static Result<std::unique_ptr<Program>> Load(const std::string& path);
+  // Maps and checks the whole file. kNotFound, kIo, kCorrupt, kUnsupported (a format of another version). `weights` says where
+  // what delegates pack lives; by default in private memory, packed anew at each load.
+  static Result<std::unique_ptr<Program>> Load(const std::string& path, const WeightsOptions& weights = {});
   // Copies the bytes. `name` starts error messages.
   static Result<std::unique_ptr<Program>> FromBytes(std::span<const std::byte> bytes, std::string name = "program");
   ~Program();

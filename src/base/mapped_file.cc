@@ -26,6 +26,8 @@ Result<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
   std::unique_ptr<MappedFile> f(new MappedFile);
   f->path_ = path;
   f->size_ = static_cast<size_t>(st.st_size);
+  const auto nanoseconds = [](const timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; };
+  f->identity_ = {st.st_dev, st.st_ino, f->size_, nanoseconds(st.st_mtim), nanoseconds(st.st_ctim)};
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t file_pages = (f->size_ + page - 1) / page * page;
   // An anonymous reservation one page longer holds the file's pages, so reads just past the end never fault.

@@ -11,6 +11,13 @@
 
 namespace dovetail {
 
+// What tells one version of a file from another without reading it: any change of the contents moves the change time.
+struct FileIdentity {
+  uint64_t device = 0, inode = 0, size = 0;
+  int64_t modified_ns = 0, changed_ns = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+
 // The bytes stay valid and at one address for the life of the object. At least 16 bytes past the end are readable
 // (kernels may read that far past a tensor). Safe for concurrent readers.
 class MappedFile {
@@ -22,6 +29,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
+  // As the file was when it was opened.
+  const FileIdentity& identity() const { return identity_; }
   // Tells the kernel that the pages inside `part` of bytes() are not needed for now; they are read again on use.
   void Release(std::span<const std::byte> part) const;
 
@@ -30,6 +39,7 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   size_t size_ = 0, mapped_ = 0;
   std::string path_;
+  FileIdentity identity_;
 };
 
 // Writes to PATH.tmp.<pid> and renames on Commit; the destructor removes an uncommitted file. What is at PATH must be a regular file, or nothing.

@@ -16,6 +16,7 @@ struct CompareFlags {
   std::string program, method;
   std::vector<std::string> calls;
   unsigned threads = 0;
+  WeightsFlags weights;
 };
 
 // What the .pte was quantized with, unless the user says otherwise.
@@ -38,7 +39,7 @@ nlohmann::ordered_json Numbers(const Difference& d) {
 }
 
 Status Compare(CompareFlags& flags, bool json) {
-  DT_ASSIGN_OR_RETURN(LoadedProgram loaded, LoadProgram(flags.program, flags.method, flags.threads));
+  DT_ASSIGN_OR_RETURN(LoadedProgram loaded, LoadProgram(flags.program, flags.method, flags.threads, flags.weights));
   DT_RETURN_IF_ERROR(TakeQuantization(*loaded.program, flags.compile));
   DT_ASSIGN_OR_RETURN(CompileOptions options, flags.compile.Options());
   std::string no_layers;
@@ -103,6 +104,7 @@ void AddCompare(Context& context) {
   verb->add_option("CALL", flags->calls, ".npz or .safetensors files, one call each, in order")->required();
   verb->add_option("--call-method", flags->method, "the method of the program to call");
   verb->add_option("--threads", flags->threads, "threads to use; 0: one per core");
+  flags->weights.AddTo(verb);
 }
 
 }  // namespace dovetail::cli

@@ -3,10 +3,30 @@
 #include "format/match_inputs.h"
 
 #include <chrono>
+#include <cstdlib>
 
 #include "backends/xnnpack/delegate/delegate.h"
 
 namespace dovetail::cli {
+
+void WeightsFlags::AddTo(CLI::App* verb) {
+  verb->add_option("--weights", mode, "where packed weights live: shared (a mapped cache file), fast (private huge pages), auto")
+      ->check(CLI::IsMember({"auto", "shared", "fast"}))
+      ->capture_default_str();
+  verb->add_option("--weights-cache", cache, "folder of the cache files, or off (default: dovetail in the user's cache folder)")->type_name("FOLDER|off");
+}
+
+WeightsOptions WeightsFlags::Options() const {
+  WeightsOptions options;
+  options.mode = mode == "shared" ? WeightsMode::kShared : mode == "fast" ? WeightsMode::kFast : WeightsMode::kAuto;
+  if (cache == "off") return options;
+  options.cache_folder = cache;
+  if (!cache.empty()) return options;
+  const char *xdg = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (xdg && *xdg == '/') options.cache_folder = StrCat(xdg, "/dovetail");
+  else if (home && *home == '/') options.cache_folder = StrCat(home, "/.cache/dovetail");
+  return options;
+}
 
 InstanceOptions OptionsWith(unsigned threads) {
   static const DelegateEntry delegates[] = {kXnnpackDelegate};
@@ -16,10 +36,10 @@ InstanceOptions OptionsWith(unsigned threads) {
   return options;
 }
 
-Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads) {
+Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads, const WeightsFlags& weights) {
   const auto start = std::chrono::steady_clock::now();
   LoadedProgram loaded;
-  DT_ASSIGN_OR_RETURN(loaded.program, Program::Load(path));
+  DT_ASSIGN_OR_RETURN(loaded.program, Program::Load(path, weights.Options()));
   DT_ASSIGN_OR_RETURN(loaded.instance, loaded.program->CreateInstance(OptionsWith(threads)));
   std::string name = method;
   if (name.empty()) name = loaded.program->methods().size() == 1 ? loaded.program->methods()[0].name : "forward";

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/cli.h"
 #include "dovetail/program.h"
 #include "format/arrays.h"
 
@@ -16,10 +17,18 @@ struct LoadedProgram {
   double seconds = 0;  // to load
 };
 
+// --weights and --weights-cache.
+struct WeightsFlags {
+  std::string mode = "auto", cache;
+  void AddTo(CLI::App* verb);
+  WeightsOptions Options() const;
+};
+
 // With the delegates that this program has.
 InstanceOptions OptionsWith(unsigned threads);
+
 // An empty `method` means the only one, or "forward". 0 threads: one per core.
-Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads);
+Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads, const WeightsFlags& weights = {});
 
 // The arrays of a call's file as the inputs of a method; they stay in `arrays`.
 Result<std::vector<TensorView>> CallInputs(const MethodInfo& info, std::vector<NamedArray>& arrays, const std::string& file);

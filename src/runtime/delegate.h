@@ -6,9 +6,12 @@
 
 #include <functional>
 #include <memory>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "base/mapped_file.h"
 #include "base/status.h"
 #include "core/tensor_view.h"
 
@@ -27,6 +30,31 @@ using ReleaseBytes = std::function<void(std::span<const std::byte>)>;
 class DelegateShared {
  public:
   virtual ~DelegateShared() = default;
+  // All delegates of a method were created. Called under the same lock as their creation.
+  virtual void MethodLoaded() {}
+};
+
+// Where the weights that a delegate packed live. Results do not depend on it, speed and memory do.
+enum class WeightsMode : uint8_t {
+  kAuto,    // kShared; and later kFast where the kernel maps the cache file with small pages only and a quarter of the free memory is enough
+  kShared,  // a cache file mapped read-only: loads fast, and processes share it. Without a cache folder as kFast
+  kFast,    // private memory in huge pages, filled from the cache file, where there is one, while the first calls run
+};
+
+struct WeightsOptions {
+  WeightsMode mode = WeightsMode::kAuto;
+  // A folder for cache files, made if it is missing; empty: no file is read or written. What is in it may be removed at any time. A file serves only
+  // the program file, library build and processor it was made for.
+  std::string cache_folder;
+  // When the files become more than this, those not used for longest are removed.
+  uint64_t cache_limit = uint64_t{8} << 30;
+};
+
+// The program that a delegate belongs to.
+struct ProgramSource {
+  std::span<const std::byte> image;        // all its bytes; constants lie in it
+  const MappedFile* file = nullptr;        // null: it came from memory
+  WeightsOptions weights;
 };
 
 struct DelegateInitContext {
@@ -44,6 +72,7 @@ struct DelegateInitContext {
   // Program one at a time.
   std::unique_ptr<DelegateShared>* program_shared = nullptr;
   std::unique_ptr<DelegateShared>* method_shared = nullptr;
+  const ProgramSource* program = nullptr;  // outlives what the slots hold; may be null
 };
 
 class Delegate {

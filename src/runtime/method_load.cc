@@ -235,12 +235,14 @@ Status CreateDelegates(MethodImpl* m) {
     ctx.arguments = step->views;
     ctx.num_inputs = step->num_inputs;
     ctx.profiler = m->instance->options.profiler;
+    ctx.program = &program.source;
     ctx.program_shared = program.shared.For(entry->id);
     ctx.method_shared = m->shared.For(entry->id);
     Result<std::unique_ptr<Delegate>> made = entry->create(ctx);
     if (!made.ok()) return std::move(made).status().At(DescribeStep(*m, s), SourceOfStep(*m, s));
     step->delegate = std::move(made).value();
   }
+  program.shared.MethodLoaded();
   return OkStatus();
 }
 

@@ -18,10 +18,11 @@ Status ReadAndDescribe(ProgramData* data, std::span<const std::byte> bytes) {
 Program::Program(std::unique_ptr<ProgramData> data) : data_(std::move(data)) {}
 Program::~Program() = default;
 
-Result<std::unique_ptr<Program>> Program::Load(const std::string& path) {
+Result<std::unique_ptr<Program>> Program::Load(const std::string& path, const WeightsOptions& weights) {
   auto data = std::make_unique<ProgramData>();
   DT_ASSIGN_OR_RETURN(data->file, MappedFile::Open(path));
   data->name = path;
+  data->source = {data->file->bytes(), data->file.get(), weights};
   DT_RETURN_IF_ERROR(ReadAndDescribe(data.get(), data->file->bytes()));
   return std::unique_ptr<Program>(new Program(std::move(data)));
 }
@@ -31,6 +32,7 @@ Result<std::unique_ptr<Program>> Program::FromBytes(std::span<const std::byte> b
   data->name = std::move(name);
   if (!data->copy.Allocate(bytes.size())) return OutOfRange("'", data->name, "': no memory for a copy of ", bytes.size(), " bytes");
   if (!bytes.empty()) std::memcpy(data->copy.data(), bytes.data(), bytes.size());
+  data->source.image = {data->copy.data(), bytes.size()};
   DT_RETURN_IF_ERROR(ReadAndDescribe(data.get(), {data->copy.data(), bytes.size()}));
   return std::unique_ptr<Program>(new Program(std::move(data)));
 }

@@ -29,6 +29,10 @@ class DelegateSlots {
     slots_.emplace_back(id, std::make_unique<std::unique_ptr<DelegateShared>>());
     return slots_.back().second.get();
   }
+  void MethodLoaded() {
+    for (auto& [id, slot] : slots_)
+      if (*slot) (*slot)->MethodLoaded();
+  }
 
  private:
   std::vector<std::pair<std::string, std::unique_ptr<std::unique_ptr<DelegateShared>>>> slots_;
@@ -45,6 +49,7 @@ struct ProgramData {
   std::vector<std::span<const std::byte>> initial;  // of states; empty: zeros
   SymbolRanges symbols;
   QuantizationInfo quantization;
+  ProgramSource source;
   // Delegates are created one at a time.
   mutable std::mutex delegates_mutex;
   mutable DelegateSlots shared;

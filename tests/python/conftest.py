@@ -8,8 +8,13 @@ sys.path.insert(0, str(ROOT / "python"))
 
 import json  # noqa: E402
 import os  # noqa: E402
+import tempfile  # noqa: E402
 
 import pytest  # noqa: E402
+
+# The tests' cache files of packed weights go with the tests, not into the user's own cache folder.
+_cache = tempfile.TemporaryDirectory(prefix="dovetail_cache_")
+os.environ["XDG_CACHE_HOME"] = _cache.name
 
 
 @pytest.fixture(scope="session")

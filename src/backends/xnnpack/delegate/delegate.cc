@@ -48,6 +48,7 @@ class XnnpackDelegate final : public Delegate {
   std::unique_ptr<DelegateShared> own_workspace_;  // if the Method shares none
   std::unique_ptr<DelegateShared> own_weights_;    // if the Program shares none
   Workspace* workspace_ = nullptr;
+  WeightsCache* weights_ = nullptr;
   RuntimePtr runtime_;
   std::vector<Argument> inputs_, outputs_;
   std::vector<xnn_external_value> pointers_;  // inputs, then outputs
@@ -57,10 +58,10 @@ class XnnpackDelegate final : public Delegate {
   std::unique_ptr<NodeProfile> profile_;  // null: nobody wants the times of nodes
 };
 
-template <class T>
-T* SharedOr(std::unique_ptr<DelegateShared>* slot, std::unique_ptr<DelegateShared>& own) {
+template <class T, class... Args>
+T* SharedOr(std::unique_ptr<DelegateShared>* slot, std::unique_ptr<DelegateShared>& own, Args... args) {
   std::unique_ptr<DelegateShared>& holder = slot ? *slot : own;
-  if (!holder) holder = std::make_unique<T>();
+  if (!holder) holder = std::make_unique<T>(args...);
   return static_cast<T*>(holder.get());  // the slot is this backend's own
 }
 
@@ -72,7 +73,8 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::Create(const DelegateInitCont
   self->workspace_ = SharedOr<Workspace>(ctx.method_shared, self->own_workspace_);
   if (!self->workspace_->handle)
     if (xnn_status s = xnn_create_workspace(&self->workspace_->handle); s != xnn_status_success) return Failed("making a workspace", s);
-  WeightsCache* cache = SharedOr<WeightsCache>(ctx.program_shared, self->own_weights_);
+  WeightsCache* cache = SharedOr<WeightsCache>(ctx.program_shared, self->own_weights_, ctx.program_shared ? ctx.program : nullptr);
+  self->weights_ = cache;
   DT_ASSIGN_OR_RETURN(DefinedGraph graph, DefineGraph(blob, ctx, cache, name));
   xnn_runtime_t runtime = nullptr;
   const xnn_status s = xnn_create_runtime_v4(graph.subgraph.get(), graph.use_cache ? cache->provider() : nullptr, self->workspace_->handle,
@@ -156,6 +158,7 @@ Status XnnpackDelegate::ReshapeRuntime() {
 }
 
 Status XnnpackDelegate::Execute(std::span<const TensorView> inputs, std::span<TensorView> outputs) {
+  weights_->packed().BeforeCall();
   const size_t count = inputs.size() + outputs.size();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const XnnExternal& e = inputs_[i].external;

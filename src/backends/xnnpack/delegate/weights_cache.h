@@ -1,7 +1,7 @@
 // Packed weights, shared by the delegates of a Program: a weight that several of them use is packed and held once.
 //
 // XNNPACK asks for a packed form by the address of its source and a hash of how it is packed. Addresses stand for contents, so a
-// cache must not outlive the Program whose bytes they are.
+// cache must not outlive the Program whose bytes they are. In a cache file, where a Program's bytes have no addresses, places in the program do.
 #pragma once
 
 #include <xnnpack.h>
@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "backends/xnnpack/delegate/packed_weights.h"
 #include "runtime/delegate.h"
 
 namespace dovetail {
@@ -29,8 +30,8 @@ struct WeightUse {
 // Not thread safe while delegates are created (the loader creates them one at a time); Execute only reads.
 class WeightsCache final : public DelegateShared {
  public:
-  WeightsCache();
-  ~WeightsCache() override;
+  // `program` may be null and must outlive this.
+  explicit WeightsCache(const ProgramSource* program);
   WeightsCache(const WeightsCache&) = delete;
   WeightsCache& operator=(const WeightsCache&) = delete;
 
@@ -38,16 +39,20 @@ class WeightsCache final : public DelegateShared {
   // Whether the same kernel and bias were always used like this. If not, the graph at hand must be created without the cache,
   // since two packed forms could be taken for one another. (Graphs made by us never do that.)
   bool Admit(const WeightUse& use);
+  void MethodLoaded() override { packed_.Settle(); }
+  PackedWeights& packed() { return packed_; }
 
  private:
   using Key = std::tuple<const void*, const void*, uint32_t>;
-  size_t LookUp(const xnn_weights_cache_look_up_key* key) const;
-  void* Reserve(size_t size);
-  size_t Insert(const xnn_weights_cache_look_up_key* key, void* p);
+  size_t LookUp(const xnn_weights_cache_look_up_key* key);
+  size_t Insert(const xnn_weights_cache_look_up_key* key, void* p, size_t size);
+  // False if a part of it lies outside the program.
+  bool PersistentKey(const Key& key, Hash128* hash) const;
 
-  std::map<Key, void*> packed_;
+  const ProgramSource* program_;
+  PackedWeights packed_;
+  std::map<Key, const void*> known_;
   std::map<std::pair<const void*, const void*>, WeightUse> uses_;
-  void* reserved_ = nullptr;  // handed out and not yet inserted
   xnn_weights_cache_provider provider_{};
 };
 
