@@ -28,6 +28,7 @@ void AddCompile(Context& context);
 void AddRun(Context& context);
 void AddGenerate(Context& context);
 void AddCompare(Context& context);
+void AddBench(Context& context);
 void AddInspect(Context& context);
 void AddExplain(Context& context);
 void AddOps(Context& context);

@@ -28,15 +28,19 @@ WeightsOptions WeightsFlags::Options() const {
   return options;
 }
 
-Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads, const WeightsFlags& weights) {
+InstanceOptions OptionsWith(unsigned threads) {
   static const DelegateEntry delegates[] = {kXnnpackDelegate};
-  const auto start = std::chrono::steady_clock::now();
-  LoadedProgram loaded;
-  DT_ASSIGN_OR_RETURN(loaded.program, Program::Load(path, weights.Options()));
   InstanceOptions options;
   options.threads = threads;
   options.delegates = delegates;
-  DT_ASSIGN_OR_RETURN(loaded.instance, loaded.program->CreateInstance(options));
+  return options;
+}
+
+Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads, const WeightsFlags& weights) {
+  const auto start = std::chrono::steady_clock::now();
+  LoadedProgram loaded;
+  DT_ASSIGN_OR_RETURN(loaded.program, Program::Load(path, weights.Options()));
+  DT_ASSIGN_OR_RETURN(loaded.instance, loaded.program->CreateInstance(OptionsWith(threads)));
   std::string name = method;
   if (name.empty()) name = loaded.program->methods().size() == 1 ? loaded.program->methods()[0].name : "forward";
   DT_ASSIGN_OR_RETURN(loaded.method, loaded.instance->LoadMethod(name));

@@ -24,6 +24,9 @@ struct WeightsFlags {
   WeightsOptions Options() const;
 };
 
+// With the delegates that this program has.
+InstanceOptions OptionsWith(unsigned threads);
+
 // An empty `method` means the only one, or "forward". 0 threads: one per core.
 Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads, const WeightsFlags& weights = {});
 

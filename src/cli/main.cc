@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   cli::AddRun(context);
   cli::AddGenerate(context);
   cli::AddCompare(context);
+  cli::AddBench(context);
   cli::AddInspect(context);
   cli::AddExplain(context);
   cli::AddOps(context);

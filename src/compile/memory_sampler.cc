@@ -7,17 +7,24 @@
 
 namespace dovetail {
 
-uint64_t AnonymousBytes() {
+namespace {
+
+uint64_t StatusBytes(const char* line) {
   std::ifstream status("/proc/self/status");
   std::string word;
   while (status >> word)
-    if (word == "RssAnon:") {
+    if (word == line) {
       uint64_t kib = 0;
       status >> kib;
       return kib * 1024;
     }
   return 0;
 }
+
+}  // namespace
+
+uint64_t AnonymousBytes() { return StatusBytes("RssAnon:"); }
+uint64_t PeakResidentBytes() { return StatusBytes("VmHWM:"); }
 
 MemorySampler::MemorySampler() : peak_(AnonymousBytes()) {
   thread_ = std::thread([this] {

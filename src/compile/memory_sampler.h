@@ -9,6 +9,8 @@ namespace dovetail {
 
 // RssAnon of this process in bytes, 0 where the system does not tell.
 uint64_t AnonymousBytes();
+// The most that was resident at once since the process began (VmHWM), files included.
+uint64_t PeakResidentBytes();
 
 class MemorySampler {
  public:

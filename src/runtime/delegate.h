@@ -65,6 +65,8 @@ struct DelegateInitContext {
   // Upper bounds of the tensor arguments (inputs then outputs) as the .pte has them: `rank` and `sizes` are the maxima.
   std::span<const TensorView> arguments;
   size_t num_inputs = 0;
+  // Not null: Execute records the nodes that it runs (Profiler::RecordNode), and describes them if asked. It outlives the delegate.
+  Profiler* profiler = nullptr;
   // This backend's slots in the Program and in the Method; null: the delegate shares nothing. What a slot holds outlives every
   // delegate that was given it. Methods of one Program may be loaded by several threads: the loader creates delegates of one
   // Program one at a time.

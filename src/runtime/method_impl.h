@@ -111,5 +111,7 @@ Status InferStep(MethodImpl* m, KernelStep* step);
 // "instruction 12: aten::add.out in method 'forward'"
 std::string DescribeStep(const MethodImpl& m, size_t step);
 std::string SourceOfStep(const MethodImpl& m, size_t step);
+// Describes an instruction, after it ran, to the profiler that has just recorded it.
+void DescribeWork(const MethodImpl& m, size_t step, Profiler* profiler);
 
 }  // namespace dovetail

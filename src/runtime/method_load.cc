@@ -236,6 +236,7 @@ Status CreateDelegates(MethodImpl* m) {
     ctx.pool = m->instance->threads->get();
     ctx.arguments = step->views;
     ctx.num_inputs = step->num_inputs;
+    ctx.profiler = m->instance->options.profiler;
     ctx.program = &program.source;
     ctx.program_shared = program.shared.For(entry->id);
     ctx.method_shared = m->shared.For(entry->id);

@@ -288,6 +288,11 @@ Status RunStep(MethodImpl* m, Step* step, size_t* next) {
   return OkStatus();
 }
 
+void RecordStep(const MethodImpl& m, size_t at, int64_t start, Profiler* profiler) {
+  profiler->Record({m.info().name, m.step_names[at], static_cast<uint32_t>(at), Profiler::kNoNode, start, Profiler::Now()});
+  if (profiler->describing()) DescribeWork(m, at, profiler);
+}
+
 }  // namespace
 
 Status InferStep(MethodImpl* m, KernelStep* step) {
@@ -331,15 +336,16 @@ Status RunMethod(MethodImpl* m, std::span<const TensorView> inputs) {
   for (size_t at = 0; at < m->steps.size();) {
     if (done++ == limit)
       return OutOfRange("a call runs at most ", limit, " instructions, the limit of this instance").At(DescribeStep(*m, at), SourceOfStep(*m, at));
+    if (profiler) profiler->Begin(m->info().name, static_cast<uint32_t>(at));
     const int64_t start = profiler ? Profiler::Now() : 0;
     size_t next = at + 1;
     if (Status s = RunStep(m, &m->steps[at], &next); !s.ok()) return std::move(s).At(DescribeStep(*m, at), SourceOfStep(*m, at));
-    if (profiler) profiler->Record({m->info().name, m->step_names[at], static_cast<uint32_t>(at), start, Profiler::Now()});
+    if (profiler) RecordStep(*m, at, start, profiler);
     at = next;
   }
   const auto& indices = *m->data().plan->outputs();
   for (uint32_t i = 0; i < indices.size(); ++i) m->outputs[i] = OutputOf(m, indices.Get(i));
-  if (profiler) profiler->Record({m->info().name, {}, UINT32_MAX, call_start, Profiler::Now()});
+  if (profiler) profiler->Record({m->info().name, {}, Profiler::kWholeCall, Profiler::kNoNode, call_start, Profiler::Now()});
   return OkStatus();
 }
 

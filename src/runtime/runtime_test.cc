@@ -233,12 +233,45 @@ TEST(Runtime, TheProfilerSeesEveryInstruction) {
   r.Call({1, 1}, {2});
   ASSERT_EQ(profiler.events().size(), 4u);
   EXPECT_EQ(profiler.events()[0].name, "aten::mul.out");
-  EXPECT_EQ(profiler.events()[3].instruction, UINT32_MAX);
+  EXPECT_EQ(profiler.events()[3].instruction, Profiler::kWholeCall);
+  EXPECT_TRUE(profiler.details().empty());
+  for (size_t i = 0; i < 3; ++i) {
+    const Profiler::Event& e = profiler.events()[i];
+    EXPECT_EQ(e.instruction, i);
+    EXPECT_EQ(e.node, Profiler::kNoNode);
+    EXPECT_GE(e.start_ns, i ? profiler.events()[i - 1].end_ns : profiler.events()[3].start_ns);
+    EXPECT_LE(e.end_ns, profiler.events()[3].end_ns);
+  }
+  profiler.Reset(2);
+  r.Call({1, 1}, {2});
+  EXPECT_EQ(profiler.events().size(), 2u);
+  EXPECT_EQ(profiler.dropped(), 2u);
+}
+
+TEST(Runtime, TheProfilerDescribesInstructions) {
+  Profiler profiler(16);
+  Running r(samples::State(), {.profiler = &profiler});
+  profiler.set_describing(true);
+  r.Call({1, 1}, {2});
+  ASSERT_EQ(profiler.details().size(), 3u);
+  const auto& details = profiler.details();
+  EXPECT_EQ(details[0].inputs, (std::vector<std::string>{"f32[2]", "constant f32[2]"}));
+  EXPECT_EQ(details[0].outputs, (std::vector<std::string>{"f32[2]"}));
+  EXPECT_EQ(details[0].bytes, 24u);
+  EXPECT_EQ(details[0].constant_bytes, 8u);
+  EXPECT_EQ(details[1].inputs[1], "state f32[2]");
+  EXPECT_EQ(details[2].bytes, 16u) << "copy_ reads its source and writes the state";
+  profiler.set_describing(false);
+  profiler.Clear();
+  r.Call({1, 1}, {2});
+  EXPECT_EQ(profiler.events().size(), 4u);
+  EXPECT_TRUE(profiler.details().empty());
 }
 
 // A delegate that owns the meaning of a state: inputs x and the state, outputs y and the same state. state += x; y = 2 * state.
 class Accumulator final : public Delegate {
  public:
+  explicit Accumulator(Profiler* profiler) : profiler_(profiler) {}
   Status Execute(std::span<const TensorView> inputs, std::span<TensorView> outputs) override {
     if (inputs[1].data != outputs[1].data) return InvalidArgument("the state of the call is not one tensor");
     for (int64_t i = 0; i < inputs[0].numel(); ++i) {
@@ -246,11 +279,21 @@ class Accumulator final : public Delegate {
       outputs[0].as<float>()[i] = 2 * outputs[1].as<float>()[i];
     }
     outputs[0].sizes = inputs[0].sizes;
+    if (!profiler_) return OkStatus();
+    for (uint32_t node : {0, 1}) {
+      const int64_t now = Profiler::Now();
+      profiler_->RecordNode("Step", node, now, now);
+      if (profiler_->describing()) profiler_->Describe({.source = {}, .layer = {}, .op = {}, .inputs = {}, .outputs = {}, .bytes = 9, .constant_bytes = 5, .macs = 7});
+    }
     return OkStatus();
   }
+
+ private:
+  Profiler* profiler_;
 };
 
-TEST(Runtime, ADelegateUpdatesAStateThroughAnAliasedResult) {
+// Two calls of one delegate.
+pte::ProgramDesc Accumulate() {
   pte::ProgramDesc p;
   p.mutable_initial = {samples::Bytes<float>({10, 20})};
   p.delegate_blobs = {samples::Bytes<float>({0})};
@@ -262,17 +305,51 @@ TEST(Runtime, ADelegateUpdatesAStateThroughAnAliasedResult) {
   m.inputs = {0};
   m.outputs = {2, 1};
   m.delegates = {{.id = "Accumulator"}};
-  m.instructions = {pte::DelegateCallDesc{0, {0, 1, 2, 1}}};
+  m.instructions = {pte::DelegateCallDesc{0, {0, 1, 2, 1}}, pte::DelegateCallDesc{0, {0, 1, 2, 1}}};
   m.non_const_buffer_sizes = {0, 48};
   p.methods.push_back(std::move(m));
-  const DelegateEntry delegates[] = {
-      {"Accumulator", [](const DelegateInitContext&) -> Result<std::unique_ptr<Delegate>> { return std::unique_ptr<Delegate>(new Accumulator); },
-       [](std::span<const std::byte>) -> Result<size_t> { return 2; }}};
-  Running r(p, {.delegates = delegates});
-  EXPECT_EQ(r.Call({1, 2}, {2}), (Floats{22, 44}));
+  return p;
+}
+
+const DelegateEntry kAccumulator[] = {{"Accumulator",
+                                       [](const DelegateInitContext& ctx) -> Result<std::unique_ptr<Delegate>> {
+                                         return std::unique_ptr<Delegate>(new Accumulator(ctx.profiler));
+                                       },
+                                       [](std::span<const std::byte>) -> Result<size_t> { return 2; }}};
+
+TEST(Runtime, ADelegateUpdatesAStateThroughAnAliasedResult) {
+  Running r(Accumulate(), {.delegates = kAccumulator});
   EXPECT_EQ(r.Call({1, 2}, {2}), (Floats{24, 48}));
-  EXPECT_EQ(ToVector(*r.instance->State("total")), (Floats{12, 24}));
-  EXPECT_EQ(ToVector(r.method->outputs()[1]), (Floats{12, 24}));
+  EXPECT_EQ(r.Call({1, 2}, {2}), (Floats{28, 56}));
+  EXPECT_EQ(ToVector(*r.instance->State("total")), (Floats{14, 28}));
+  EXPECT_EQ(ToVector(r.method->outputs()[1]), (Floats{14, 28}));
+}
+
+TEST(Runtime, NodesOfADelegateComeBeforeItsInstruction) {
+  Profiler profiler(16);
+  Running r(Accumulate(), {.delegates = kAccumulator, .profiler = &profiler});
+  profiler.set_describing(true);
+  r.Call({1, 2}, {2});
+  const auto events = profiler.events();
+  ASSERT_EQ(events.size(), 7u);
+  for (size_t call : {0, 1}) {
+    const Profiler::Event& delegate = events[call * 3 + 2];
+    EXPECT_EQ(delegate.name, "Accumulator");
+    EXPECT_EQ(delegate.instruction, call);
+    for (uint32_t node : {0, 1}) {
+      const Profiler::Event& e = events[call * 3 + node];
+      EXPECT_EQ(e.instruction, call);
+      EXPECT_EQ(e.node, node);
+      EXPECT_EQ(e.method, r.program->methods()[0].name);
+      EXPECT_TRUE(e.start_ns >= delegate.start_ns && e.end_ns <= delegate.end_ns);
+    }
+    // Its own nodes, not those of the call before: 4 arguments of 8 bytes, and what the nodes read of constants.
+    const Profiler::Detail& d = profiler.details()[call * 3 + 2];
+    EXPECT_EQ(d.macs, 14u);
+    EXPECT_EQ(d.constant_bytes, 10u);
+    EXPECT_EQ(d.bytes, 42u);
+    EXPECT_EQ(d.outputs[1], "state f32[2]");
+  }
 }
 
 TEST(Runtime, JumpsAndMovesFollowTheCondition) {

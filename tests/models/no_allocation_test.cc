@@ -11,6 +11,7 @@
 #include "compile/compile.h"
 #include "dovetail/program.h"
 #include "models/reference.h"
+#include "runtime/profiler.h"
 
 namespace {
 std::atomic<bool> counting{false};
@@ -53,12 +54,13 @@ namespace dovetail {
 namespace {
 
 struct Loaded {
+  std::unique_ptr<Profiler> profiler;  // or null
   std::unique_ptr<Program> program;
   std::unique_ptr<Instance> instance;
   Method* method = nullptr;
 };
 
-Result<Loaded> CompileAndLoad(const std::string& name, const CompileOptions& options, unsigned threads) {
+Result<Loaded> CompileAndLoad(const std::string& name, const CompileOptions& options, unsigned threads, bool profiled) {
   const std::string pte = StrCat(::testing::TempDir(), "no_allocation_", name, ".pte");
   DT_ASSIGN_OR_RETURN(const CompileReport report, CompileFile(StrCat("tests/fixtures/", name, ".pt2"), pte, options));
   static const DelegateEntry delegates[] = {kXnnpackDelegate};
@@ -68,6 +70,8 @@ Result<Loaded> CompileAndLoad(const std::string& name, const CompileOptions& opt
   InstanceOptions instance_options;
   instance_options.delegates = delegates;
   instance_options.threads = threads;
+  if (profiled) loaded.profiler = std::make_unique<Profiler>(1 << 14);
+  instance_options.profiler = loaded.profiler.get();
   DT_ASSIGN_OR_RETURN(loaded.instance, loaded.program->CreateInstance(instance_options));
   DT_ASSIGN_OR_RETURN(loaded.method, loaded.instance->LoadMethod("forward"));
   return loaded;
@@ -78,6 +82,7 @@ struct Case {
   bool stock;
   std::vector<std::string> backends;
   unsigned threads;
+  bool profiled = false;
 };
 
 class NoAllocation : public ::testing::TestWithParam<Case> {};
@@ -87,7 +92,7 @@ TEST_P(NoAllocation, WhenShapesWereSeenBefore) {
   CompileOptions options;
   options.stock_runtime = c.stock;
   options.backends = c.backends;
-  auto loaded = CompileAndLoad(c.fixture, options, c.threads);
+  auto loaded = CompileAndLoad(c.fixture, options, c.threads, c.profiled);
   ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
   const auto reference = testing::ReadSafetensors(StrCat("tests/fixtures/", c.fixture, ".ref.safetensors"));
   ASSERT_TRUE(reference.ok()) << reference.status().ToString();
@@ -110,6 +115,7 @@ TEST_P(NoAllocation, WhenShapesWereSeenBefore) {
   EXPECT_TRUE(ok);
   EXPECT_EQ(allocations.load(), 0u);
   EXPECT_EQ(GetXnnpackMemory().requests - requests, 0u);
+  EXPECT_EQ(c.profiled, loaded->profiler && !loaded->profiler->events().empty());
 }
 
 const std::vector<std::string> kBoth = {"xnnpack", "cpu"}, kCpu = {"cpu"};
@@ -117,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(All, NoAllocation,
                          ::testing::Values(Case{"llama_tiny_index_put", false, kBoth, 1}, Case{"llama_tiny_index_put", false, kBoth, 2},
                                            Case{"llama_tiny_index_put", true, kBoth, 2}, Case{"llama_tiny_slice_copy", false, kCpu, 2},
                                            Case{"hf_llama_staticcache", false, kBoth, 2}, Case{"silero_vad_stateful", false, kBoth, 2},
-                                           Case{"digits_cnn_trained", false, kBoth, 2}));
+                                           Case{"digits_cnn_trained", false, kBoth, 2}, Case{"llama_tiny_index_put", false, kBoth, 2, true}));
 
 // The hook itself: an allocation is seen.
 TEST(NoAllocationHook, CountsAllocations) {

@@ -7,6 +7,7 @@
 
 #include "backends/xnnpack/delegate/allocator.h"
 #include "backends/xnnpack/delegate/define_graph.h"
+#include "backends/xnnpack/delegate/node_profile.h"
 #include "backends/xnnpack/delegate/weights_cache.h"
 #include "format/xnnpack_blob.h"
 
@@ -54,6 +55,7 @@ class XnnpackDelegate final : public Delegate {
   std::vector<size_t> capacity_;              // of outputs, in bytes
   uint64_t generation_ = 0;
   bool reshape_ = true, set_up_ = false;
+  std::unique_ptr<NodeProfile> profile_;  // null: nobody wants the times of nodes
 };
 
 template <class T, class... Args>
@@ -76,9 +78,12 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::Create(const DelegateInitCont
   DT_ASSIGN_OR_RETURN(DefinedGraph graph, DefineGraph(blob, ctx, cache, name));
   xnn_runtime_t runtime = nullptr;
   const xnn_status s = xnn_create_runtime_v4(graph.subgraph.get(), graph.use_cache ? cache->provider() : nullptr, self->workspace_->handle,
-                                             ctx.pool, 0, &runtime);
+                                             ctx.pool, ctx.profiler ? XNN_FLAG_BASIC_PROFILING : 0, &runtime);
   if (s != xnn_status_success) return Unsupported(name, ": XNNPACK cannot make its operators for this graph: ", XnnStatusText(s));
   self->runtime_.reset(runtime);
+  if (ctx.profiler) {
+    DT_ASSIGN_OR_RETURN(self->profile_, NodeProfile::Create(*blob.graph, runtime, ctx.profiler));
+  }
   if (ctx.release)
     for (std::span<const std::byte> bytes : graph.packed) ctx.release(bytes);
 
@@ -198,8 +203,14 @@ Status XnnpackDelegate::Execute(std::span<const TensorView> inputs, std::span<Te
     set_up_ = true;
     generation_ = workspace_->generation;
   }
+  const int64_t start = profile_ ? Profiler::Now() : 0;
   if (xnn_status s = xnn_invoke_runtime(runtime_.get()); s != xnn_status_success) return Failed("running the graph", s);
-  return OkStatus();
+  if (!profile_) return OkStatus();
+  return profile_->Record(runtime_.get(), start, [this](uint32_t id) -> std::span<const size_t> {
+    for (const Argument& a : inputs_)
+      if (a.external.id == id) return {a.dims.data(), a.rank};
+    return {};
+  });
 }
 
 Result<size_t> NumInputs(std::span<const std::byte> payload) {

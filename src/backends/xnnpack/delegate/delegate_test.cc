@@ -8,6 +8,7 @@
 
 #include "backends/xnnpack/delegate/allocator.h"
 #include "format/xnnpack_blob.h"
+#include "runtime/profiler.h"
 
 namespace dovetail {
 namespace {
@@ -145,6 +146,53 @@ TEST(XnnpackDelegate, RefusesWhatItCannotRun) {
   l.ctx.arguments = both;
   l.ctx.num_inputs = 2;
   ExpectRefused(l.ctx, "the graph's output 1 is none of the call's arguments");
+}
+
+TEST(XnnpackDelegate, RecordsNodes) {
+  Loaded l(Linear(Weights::kInt8Dynamic));
+  Profiler profiler(16);
+  l.ctx.profiler = &profiler;
+  auto delegate = kXnnpackDelegate.create(l.ctx);
+  ASSERT_TRUE(delegate.ok()) << delegate.status().ToString();
+  profiler.Begin("m", 5);
+  EXPECT_EQ(Differs(**delegate, 4, 2e-2), "");
+  EXPECT_TRUE(profiler.details().empty());
+  profiler.Clear();
+  profiler.set_describing(true);
+  const int64_t start = Profiler::Now();
+  EXPECT_EQ(Differs(**delegate, 3, 2e-2), "");
+  const int64_t end = Profiler::Now();
+  const auto events = profiler.events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_TRUE(events[0].name.starts_with("Convert (")) << events[0].name;
+  EXPECT_TRUE(events[1].name.starts_with("FullyConnected (")) << events[1].name;
+  for (uint32_t i : {0, 1}) {
+    EXPECT_EQ(events[i].node, i);
+    EXPECT_EQ(events[i].instruction, 5u);
+    EXPECT_EQ(events[i].method, "m");
+  }
+  EXPECT_TRUE(start <= events[0].start_ns && events[0].end_ns <= events[1].start_ns && events[1].end_ns <= end);
+  ASSERT_EQ(profiler.details().size(), 2u);
+  const Profiler::Detail& d = profiler.details()[1];
+  EXPECT_EQ(d.inputs, (std::vector<std::string>{"qdint8[3,3]", "constant qcint8[2,3]", "constant fp32[2]"}));
+  EXPECT_EQ(d.outputs, (std::vector<std::string>{"fp32[3,2]"}));
+  EXPECT_EQ(d.macs, 18u);
+  EXPECT_EQ(d.constant_bytes, 6u + 8u + 8u);       // weights, scales, bias
+  EXPECT_EQ(d.bytes, d.constant_bytes + 9u + 24u);
+}
+
+TEST(XnnpackDelegate, NamesTheWeightsOfNodes) {
+  Loaded l(Linear(Weights::kNamed));
+  const std::vector<float> w(10);
+  l.ctx.named_data = [&](std::string_view) -> Result<std::span<const std::byte>> { return std::as_bytes(std::span(w)).first(24); };
+  Profiler profiler(16);
+  l.ctx.profiler = &profiler;
+  auto delegate = kXnnpackDelegate.create(l.ctx);
+  ASSERT_TRUE(delegate.ok()) << delegate.status().ToString();
+  profiler.set_describing(true);
+  (void)Differs(**delegate, 2, 1);
+  ASSERT_EQ(profiler.details().size(), 1u);
+  EXPECT_EQ(profiler.details()[0].layer, "w");
 }
 
 TEST(XnnpackDelegate, CountsItsMemory) {
