@@ -3,8 +3,8 @@
 
 namespace dovetail::cli {
 
-// The fastest of a few passes over a buffer larger than common caches, in bytes per second; 0 where there is no memory for it. Takes a fraction
-// of a second.
+// The fastest of a few passes over a buffer larger than common caches, in bytes per second; 0 where there is no memory for it. Takes a
+// fraction of a second.
 double MeasureReadBandwidth(unsigned threads);
 
 }  // namespace dovetail::cli

@@ -18,7 +18,9 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  double Between(double low, double high) { return low + (high - low) * static_cast<double>(Next() >> 11) / static_cast<double>(1ull << 53); }
+  double Between(double low, double high) {
+    return low + (high - low) * static_cast<double>(Next() >> 11) / static_cast<double>(1ull << 53);
+  }
 
  private:
   uint64_t state_ = 1;
@@ -63,7 +65,8 @@ std::string Known(const std::set<std::string>& names) {
 
 }  // namespace
 
-Result<std::map<std::string, int64_t>> ChooseSizes(const Program& program, const MethodInfo& method, const std::map<std::string, int64_t>& given) {
+Result<std::map<std::string, int64_t>> ChooseSizes(const Program& program, const MethodInfo& method,
+                                                   const std::map<std::string, int64_t>& given) {
   std::set<std::string> names;
   for (const TensorInfo& input : method.inputs)
     for (Dim d : input.type.shape)
@@ -79,11 +82,13 @@ Result<std::map<std::string, int64_t>> ChooseSizes(const Program& program, const
     sizes[name] = wanted != given.end() ? wanted->second : std::max(range.min, std::min(range.max, kDefaultSize));
   }
   for (const auto& [name, value] : given)
-    if (!names.contains(name)) return InvalidArgument("method '", method.name, "' of '", program.name(), "' has no size named '", name, "'; ", Known(names));
+    if (!names.contains(name))
+      return InvalidArgument("method '", method.name, "' of '", program.name(), "' has no size named '", name, "'; ", Known(names));
   return sizes;
 }
 
-Result<std::vector<NamedArray>> MakeInputs(const Program& program, const MethodInfo& method, const std::map<std::string, int64_t>& sizes, int64_t position) {
+Result<std::vector<NamedArray>> MakeInputs(const Program& program, const MethodInfo& method, const std::map<std::string, int64_t>& sizes,
+                                           int64_t position) {
   const pte::ExecutionPlan& plan = *program.view().FindMethod(method.name);
   const SymbolValues values = [&](std::string_view name) -> std::optional<int64_t> {
     const auto at = sizes.find(std::string(name));

@@ -16,7 +16,7 @@ using Kind = ProfileRow::Kind;
 // XNNPACK takes the times of nodes in whole microseconds, rounded down: no speed is told for nodes that take less than this on average.
 constexpr double kLeastNodeMs = 0.005;
 // Rows that a level of the text shows; the others are summed in one.
-constexpr size_t kShown = 12;
+constexpr size_t kShown = 15;
 
 bool IsCall(const Event& e) { return e.instruction == Profiler::kWholeCall; }
 bool IsNode(const Event& e) { return e.node != Profiler::kNoNode; }
@@ -35,20 +35,23 @@ void ForEachEvent(std::span<const Event> events, Fn f) {
 
 class Tabulator {
  public:
-  explicit Tabulator(const ProfiledCalls& calls) : calls_(calls), iterations_(static_cast<double>(std::max<size_t>(1, calls.begins.size()))) {}
+  explicit Tabulator(const ProfiledCalls& calls) : calls_(calls) {}
 
   ProfileTable Run() {
-    ForEachEvent(calls_.events, [&](size_t i, const std::string& delegate) {
-      const Event& e = calls_.events[i];
-      if (IsCall(e)) {
-        table_.ms += Milliseconds(e);
-        return;
-      }
-      ProfileRow& row = RowOf(e, delegate);
-      row.calls += 1;
-      row.ms += Milliseconds(e);
-    });
-    table_.ms /= iterations_;
+    const auto faster = FasterHalf();
+    for (std::span<const Event> events : faster)
+      ForEachEvent(events, [&](size_t i, const std::string& delegate) {
+        const Event& e = events[i];
+        if (IsCall(e)) {
+          table_.ms += Milliseconds(e);
+          return;
+        }
+        ProfileRow& row = RowOf(e, delegate);
+        row.calls += 1;
+        row.ms += Milliseconds(e);
+      });
+    table_.iterations = faster.size();
+    table_.ms /= static_cast<double>(std::max<size_t>(1, faster.size()));
     Average(instructions_);
     for (auto& [delegate, nodes] : nodes_) Average(nodes);
     // Of one iteration already.
@@ -87,10 +90,25 @@ class Tabulator {
     }
     return row;
   }
+  // The events of those iterations, one element each.
+  std::vector<std::span<const Event>> FasterHalf() const {
+    std::vector<std::pair<double, std::span<const Event>>> iterations;
+    for (size_t it = 0; it < calls_.begins.size(); ++it) {
+      const size_t begin = calls_.begins[it], end = it + 1 < calls_.begins.size() ? calls_.begins[it + 1] : calls_.events.size();
+      const std::span<const Event> events = calls_.events.subspan(begin, end - begin);
+      double ms = 0;
+      for (const Event& e : events) ms += IsCall(e) ? Milliseconds(e) : 0;
+      iterations.emplace_back(ms, events);
+    }
+    std::stable_sort(iterations.begin(), iterations.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<std::span<const Event>> faster;
+    for (size_t i = 0; i < (iterations.size() + 1) / 2; ++i) faster.push_back(iterations[i].second);
+    return faster;
+  }
   void Average(Rows& rows) const {
     for (auto& [name, row] : rows) {
-      row.calls /= iterations_;
-      row.ms /= iterations_;
+      row.calls /= static_cast<double>(table_.iterations);
+      row.ms /= static_cast<double>(table_.iterations);
     }
   }
   static std::vector<ProfileRow> Sorted(const Rows& rows) {
@@ -101,7 +119,6 @@ class Tabulator {
   }
 
   const ProfiledCalls& calls_;
-  const double iterations_;
   ProfileTable table_;
   Rows instructions_;
   std::map<std::string, Rows> nodes_;  // by delegate
@@ -170,7 +187,8 @@ Json ProfileJson(const ProfileTable& table, double limit) {
 
 std::string ProfileText(const ProfileTable& table, double limit) {
   char heading[200];
-  std::snprintf(heading, sizeof heading, "%-46s %7s %9s %7s %8s %8s %8s %8s\n", "operator", "calls", "ms", "share", "MB", "GB/s", "of limit", "GOP/s");
+  std::snprintf(heading, sizeof heading, "%-46s %7s %9s %7s %8s %8s %8s %8s\n", "operator", "calls", "ms", "share", "MB", "GB/s",
+                "of limit", "GOP/s");
   std::string text = heading;
   const auto& rows = table.rows;
   // The rows of one level from `at` on that are not shown, in one.
@@ -178,7 +196,9 @@ std::string ProfileText(const ProfileTable& table, double limit) {
   ProfileRow sums[2];
   const auto flush = [&](size_t level) {
     sums[level].kind = level ? Kind::kNode : Kind::kOperator;
-    if (hidden[level] > 0) text += Line(StrCat(level ? "  " : "", hidden[level], hidden[level] == 1 ? " other kind" : " other kinds"), sums[level], table.ms, limit);
+    if (hidden[level] > 0)
+      text +=
+          Line(StrCat(level ? "  " : "", hidden[level], hidden[level] == 1 ? " other kind" : " other kinds"), sums[level], table.ms, limit);
     shown[level] = hidden[level] = 0;
     sums[level] = {};
   };
@@ -204,16 +224,19 @@ Json TraceJson(const ProfiledCalls& calls, size_t iterations) {
   Json events = Json::array();
   events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", 1}, {"tid", 1}, {"args", {{"name", "dovetail"}}}});
   events.push_back({{"name", "thread_name"}, {"ph", "M"}, {"pid", 1}, {"tid", 1}, {"args", {{"name", "calls"}}}});
-  const int64_t origin = calls.events.empty() ? 0 : std::min_element(calls.events.begin(), calls.events.end(), [](const Event& a, const Event& b) {
-                                                      return a.start_ns < b.start_ns;
-                                                    })->start_ns;
+  const int64_t origin =
+      calls.events.empty() ? 0 : std::min_element(calls.events.begin(), calls.events.end(), [](const Event& a, const Event& b) {
+                                   return a.start_ns < b.start_ns;
+                                 })->start_ns;
   for (size_t it = 0; it < std::min(iterations, calls.begins.size()); ++it) {
     const size_t begin = calls.begins[it], end = it + 1 < calls.begins.size() ? calls.begins[it + 1] : calls.events.size();
     const bool same = end - begin == calls.described.size();
     for (size_t i = begin; i < end; ++i) {
       const Event& e = calls.events[i];
       Json j = {{"name", IsCall(e) ? e.method : e.name},
-                {"cat", IsCall(e) ? "call" : IsNode(e) ? "node" : "instruction"},
+                {"cat", IsCall(e)   ? "call"
+                        : IsNode(e) ? "node"
+                                    : "instruction"},
                 {"ph", "X"},
                 {"ts", static_cast<double>(e.start_ns - origin) * 1e-3},
                 {"dur", static_cast<double>(e.end_ns - e.start_ns) * 1e-3},

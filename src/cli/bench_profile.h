@@ -29,12 +29,14 @@ struct ProfileRow {
 };
 
 struct ProfileTable {
-  // The slowest kinds of instruction first; a delegate's kinds of node follow it, the slowest first, then the rest of its time; last what is
-  // between instructions.
+  // The slowest kinds of instruction first; a delegate's kinds of node follow it, the slowest first, then the rest of its time; last what
+  // is between instructions.
   std::vector<ProfileRow> rows;
-  double ms = 0;  // of one iteration
+  double ms = 0;          // of one iteration
+  size_t iterations = 0;  // that these are means of
 };
 
+// Means of the faster half of the iterations: what other processes do to the slower ones is not the program's.
 ProfileTable MakeProfileTable(const ProfiledCalls& calls);
 // `limit`: bytes per second that the machine reads, or 0.
 nlohmann::ordered_json ProfileJson(const ProfileTable& table, double limit);

@@ -40,7 +40,8 @@ Work AttentionWork(const KernelContext& c, size_t mask, size_t rows_from, size_t
 
 Work WorkOf(const KernelContext& c, const OpDef* op) {
   const uint64_t all = AllBytes(c), out = Bytes(c.out());
-  if (op == &kOpLinear || op == &kOpMatmul || op == &kOpBmm || op == &kOpQuantizedLinear) return {all, Elements(c.out()) * LastDim(c.in(0))};
+  if (op == &kOpLinear || op == &kOpMatmul || op == &kOpBmm || op == &kOpQuantizedLinear)
+    return {all, Elements(c.out()) * LastDim(c.in(0))};
   if (op == &kOpConvolution || op == &kOpQuantizedConvolution) {
     const TensorView& weight = c.in(op == &kOpConvolution ? 1 : 3);
     const bool transposed = op == &kOpConvolution && c.attr(3).Bool();

@@ -1,4 +1,5 @@
-// Profiles of compiled models: shapes that are inferred for nodes, events that lie inside each other, and work that agrees with the compiler's.
+// Profiles of compiled models: shapes that are inferred for nodes, events that lie inside each other, and work that agrees with the
+// compiler's.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -138,8 +139,9 @@ std::string NameOf(const ::testing::TestParamInfo<Case>& c) {
   return name;
 }
 INSTANTIATE_TEST_SUITE_P(Models, Profile,
-                         ::testing::Values(Case{"llama_tiny_index_put"}, Case{"llama_tiny_index_put", "int8-dynamic"}, Case{"llama_tiny_index_put", "int4"},
-                                           Case{"llama_tiny_index_put", "none", true}, Case{"hf_llama_staticcache"}, Case{"digits_cnn_trained"},
+                         ::testing::Values(Case{"llama_tiny_index_put"}, Case{"llama_tiny_index_put", "int8-dynamic"},
+                                           Case{"llama_tiny_index_put", "int4"}, Case{"llama_tiny_index_put", "none", true},
+                                           Case{"hf_llama_staticcache"}, Case{"digits_cnn_trained"},
                                            Case{"digits_cnn_trained", "int8-dynamic"}, Case{"silero_vad_stateful"}),
                          NameOf);
 

@@ -103,7 +103,7 @@ def test_wrong_usage(cli):
                       ("compile", "a.pt2", "-o", "b", "--runtime", "other"), ("compile", "a.pt2", "-o", "b", "--method", "c.pt2"), ("generate", "a.pte", "--tokenizer", "b"), ("generate", "a.pte", "--tokenizer", "b", "--max-tokens", "many")):
         done = cli(*arguments, code=2)
         assert done.stdout == "" and done.stderr
-    for verb in ("compile", "run", "generate", "compare", "inspect", "explain", "ops", "opt"):
+    for verb in ("compile", "run", "generate", "compare", "bench", "inspect", "explain", "ops", "opt"):
         assert "--json" in cli(verb, "--help").stdout
 
 

@@ -20,16 +20,16 @@ Payload Bytes(const std::vector<T>& values) {
   return Payload::Owned(std::move(bytes));
 }
 
-enum class Weights { kF32, kNamed, kInt8Dynamic };
+enum class Weights { kF32, kNamed, kInt8Dynamic, kF32Clamped };
 
 // y = x w^T + b for x [4, 3], w = {{1,2,3},{4,5,6}}, b = {10, 20}; the weight is in the blob, in named data, or int8 with rows of x
-// quantized at run time.
+// quantized at run time. Clamped: by a node of its own, which XNNPACK fuses, to a range that changes nothing, and its maximum with itself taken.
 std::vector<std::byte> Linear(Weights weights, int32_t bias_size = 2) {
   flatbuffers::FlatBufferBuilder b;
   XnnConstants constants;
   std::vector<flatbuffers::Offset<xn::ConstantDataOffset>> data = {xn::CreateConstantDataOffset(b, 0, 0)};
   if (weights == Weights::kNamed) data.push_back(xn::CreateConstantDataOffsetDirect(b, kXnnNoOffset, 24, "w"));
-  else if (weights == Weights::kF32) data.push_back(xn::CreateConstantDataOffset(b, constants.Add(Bytes<float>({1, 2, 3, 4, 5, 6})), 24));
+  else if (weights != Weights::kInt8Dynamic) data.push_back(xn::CreateConstantDataOffset(b, constants.Add(Bytes<float>({1, 2, 3, 4, 5, 6})), 24));
   else data.push_back(xn::CreateConstantDataOffset(b, constants.Add(Bytes<int8_t>({10, 20, 30, 20, 25, 30})), 6));
   data.push_back(xn::CreateConstantDataOffset(b, constants.Add(Bytes<float>({10, 20})), 8));
   std::vector<flatbuffers::Offset<xn::XValue>> values;
@@ -61,7 +61,15 @@ std::vector<std::byte> Linear(Weights weights, int32_t bias_size = 2) {
   } else {
     plain(tensor(f32, {2, 3}, 1, kXnnInvalidId, 0, 3));
   }
-  nodes.push_back(xn::CreateXNode(b, xn::XNodeUnion::XNNFullyConnected, xn::CreateXNNFullyConnected(b, input, 3, 2, 1, 0).Union()));
+  if (weights == Weights::kF32Clamped) {
+    for (uint32_t id : {5, 6}) plain(tensor(f32, {4, 2}, 0, kXnnInvalidId, 0, id));
+    nodes.push_back(xn::CreateXNode(b, xn::XNodeUnion::XNNFullyConnected, xn::CreateXNNFullyConnected(b, 0, 3, 2, 5, 0).Union()));
+    const auto range = xn::CreateOutputMinMax(b, -1e6f, 1e6f);
+    nodes.push_back(xn::CreateXNode(b, xn::XNodeUnion::XNNClamp, xn::CreateXNNNode1x1(b, 5, 6, 0).Union(), 0, range));
+    nodes.push_back(xn::CreateXNode(b, xn::XNodeUnion::XNNMaximum, xn::CreateXNNNode2x1(b, 6, 6, 1, 0).Union()));
+  } else {
+    nodes.push_back(xn::CreateXNode(b, xn::XNodeUnion::XNNFullyConnected, xn::CreateXNNFullyConnected(b, input, 3, 2, 1, 0).Union()));
+  }
   const std::vector<uint32_t> inputs = {0}, outputs = {1};
   b.Finish(xn::CreateXNNGraphDirect(b, "0", &nodes, &values, 2, &inputs, &outputs, &data), xn::XNNGraphIdentifier());
   VectorSink sink;
@@ -179,6 +187,21 @@ TEST(XnnpackDelegate, RecordsNodes) {
   EXPECT_EQ(d.macs, 18u);
   EXPECT_EQ(d.constant_bytes, 6u + 8u + 8u);       // weights, scales, bias
   EXPECT_EQ(d.bytes, d.constant_bytes + 9u + 24u);
+}
+
+TEST(XnnpackDelegate, FusedNodesHaveNoTimes) {
+  Loaded l(Linear(Weights::kF32Clamped));
+  Profiler profiler(16);
+  l.ctx.profiler = &profiler;
+  auto delegate = kXnnpackDelegate.create(l.ctx);
+  ASSERT_TRUE(delegate.ok()) << delegate.status().ToString();
+  profiler.set_describing(true);
+  EXPECT_EQ(Differs(**delegate, 2, 1e-6), "");
+  ASSERT_EQ(profiler.events().size(), 2u);
+  EXPECT_EQ(profiler.events()[0].node, 0u);
+  EXPECT_EQ(profiler.events()[1].node, 2u);
+  EXPECT_TRUE(profiler.events()[1].name.starts_with("Maximum (")) << profiler.events()[1].name;
+  EXPECT_EQ(profiler.details()[1].bytes, 32u) << "one operand, read once, and the result";
 }
 
 TEST(XnnpackDelegate, NamesTheWeightsOfNodes) {

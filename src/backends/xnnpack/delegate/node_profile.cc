@@ -12,23 +12,40 @@ namespace {
 using U = xn::XNodeUnion;
 
 // What XNNPACK's names of operators tell, and nodes too.
-enum class Class { kFullyConnected, kMatmul, kConvolution, kDeconvolution, kAttention, kSoftmax, kPooling, kReduce, kTranspose, kSlice, kPad, kResize, kCopy, kBinary, kUnary };
+enum class Class {
+  kFullyConnected, kMatmul, kConvolution, kDeconvolution, kAttention, kSoftmax, kPooling, kReduce,  // with loops of their own
+  kTranspose, kSlice, kPad, kResize, kCopy,                                                         // that move elements
+  kBinary, kUnary,                                                                                  // elementwise
+};
 
 // By the start of an operator's name; the first that fits. What is in none is elementwise with one operand.
 constexpr std::pair<std::string_view, Class> kOperators[] = {
-    {"Fully Connected", Class::kFullyConnected}, {"Dynamic Fully Connected", Class::kFullyConnected},
-    {"Batch Matrix Multiply", Class::kMatmul},   {"Convolution", Class::kConvolution},
-    {"Deconvolution", Class::kDeconvolution},    {"Scaled Dot-Product Attention", Class::kAttention},
-    {"Softmax", Class::kSoftmax},                {"Average Pooling", Class::kPooling},
-    {"Max Pooling", Class::kPooling},            {"ArgMax Pooling", Class::kPooling},
-    {"Global Average Pooling", Class::kReduce},  {"Mean", Class::kReduce},
-    {"Sum", Class::kReduce},                     {"Transpose", Class::kTranspose},
-    {"Slice", Class::kSlice},                    {"Constant Pad", Class::kPad},
-    {"Resize Bilinear", Class::kResize},         {"Copy (", Class::kCopy},
-    {"Binary Elementwise", Class::kBinary},      {"Add", Class::kBinary},
-    {"Subtract", Class::kBinary},                {"Multiply", Class::kBinary},
-    {"Divide", Class::kBinary},                  {"Maximum", Class::kBinary},
-    {"Minimum", Class::kBinary},                 {"PReLU", Class::kBinary},
+    {"Fully Connected", Class::kFullyConnected},
+    {"Dynamic Fully Connected", Class::kFullyConnected},
+    {"Batch Matrix Multiply", Class::kMatmul},
+    {"Convolution", Class::kConvolution},
+    {"Deconvolution", Class::kDeconvolution},
+    {"Scaled Dot-Product Attention", Class::kAttention},
+    {"Softmax", Class::kSoftmax},
+    {"Average Pooling", Class::kPooling},
+    {"Max Pooling", Class::kPooling},
+    {"ArgMax Pooling", Class::kPooling},
+    {"Global Average Pooling", Class::kReduce},
+    {"Mean", Class::kReduce},
+    {"Sum", Class::kReduce},
+    {"Transpose", Class::kTranspose},
+    {"Slice", Class::kSlice},
+    {"Constant Pad", Class::kPad},
+    {"Resize Bilinear", Class::kResize},
+    {"Copy (", Class::kCopy},
+    {"Binary Elementwise", Class::kBinary},
+    {"Add", Class::kBinary},
+    {"Subtract", Class::kBinary},
+    {"Multiply", Class::kBinary},
+    {"Divide", Class::kBinary},
+    {"Maximum", Class::kBinary},
+    {"Minimum", Class::kBinary},
+    {"PReLU", Class::kBinary},
 };
 
 Class ClassOf(std::string_view name) {
@@ -78,7 +95,8 @@ Status Failed(xnn_status s) { return Internal(kXnnpackDelegateId, ": reading the
 Result<std::unique_ptr<NodeProfile>> NodeProfile::Create(const xn::XNNGraph& graph, xnn_runtime_t runtime, Profiler* profiler) {
   std::unique_ptr<NodeProfile> self(new NodeProfile(graph, profiler));
   size_t count = 0, size = 0;
-  if (xnn_status s = xnn_get_runtime_profiling_info(runtime, xnn_profile_info_num_operators, sizeof count, &count, &size); s != xnn_status_success)
+  if (xnn_status s = xnn_get_runtime_profiling_info(runtime, xnn_profile_info_num_operators, sizeof count, &count, &size);
+      s != xnn_status_success)
     return Failed(s);
   size = 0;
   xnn_status s = xnn_get_runtime_profiling_info(runtime, xnn_profile_info_operator_name, 0, nullptr, &size);
@@ -120,7 +138,8 @@ void NodeProfile::MatchNodes() {
 Status NodeProfile::Record(xnn_runtime_t runtime, int64_t start_ns, const std::function<std::span<const size_t>(uint32_t)>& sizes) {
   size_t size = 0;
   const size_t room = microseconds_.size() * sizeof(uint64_t);
-  if (xnn_status s = xnn_get_runtime_profiling_info(runtime, xnn_profile_info_operator_timing, room, microseconds_.data(), &size); s != xnn_status_success)
+  if (xnn_status s = xnn_get_runtime_profiling_info(runtime, xnn_profile_info_operator_timing, room, microseconds_.data(), &size);
+      s != xnn_status_success)
     return Failed(s);
   const bool describe = profiler_->describing();
   if (describe && known_) shapes_.Infer(sizes);
@@ -142,7 +161,9 @@ Profiler::Detail NodeProfile::Describe(const Operator& op) const {
   for (size_t i = 0; i < io.inputs.size(); ++i) {
     const uint32_t id = io.inputs[i];
     d.inputs.push_back(shapes_.Text(id));
-    if (std::find(io.inputs.begin(), io.inputs.begin() + static_cast<std::ptrdiff_t>(i), id) != io.inputs.begin() + static_cast<std::ptrdiff_t>(i)) continue;
+    if (std::find(io.inputs.begin(), io.inputs.begin() + static_cast<std::ptrdiff_t>(i), id) !=
+        io.inputs.begin() + static_cast<std::ptrdiff_t>(i))
+      continue;
     const uint64_t bytes = shapes_.Bytes(id);
     d.bytes += bytes;
     if (!shapes_.IsConstant(id)) continue;

@@ -39,19 +39,27 @@ XnnDims Convolved(const XnnDims& in, const xn::XNNNodeConv& n, bool transposed) 
       return int64_t{stride} * (size - 1) + adjustment + int64_t{dilation} * (int64_t{kernel} - 1) + 1 - padding;
     };
     return {At(in, 4),
-            grown(At(in, 3), n.padding_top() + n.padding_bottom(), n.kernel_height(), n.dilation_height(), n.subsampling_height(), n.adjustment_height()),
-            grown(At(in, 2), n.padding_left() + n.padding_right(), n.kernel_width(), n.dilation_width(), n.subsampling_width(), n.adjustment_width()),
+            grown(At(in, 3), n.padding_top() + n.padding_bottom(), n.kernel_height(), n.dilation_height(), n.subsampling_height(),
+                  n.adjustment_height()),
+            grown(At(in, 2), n.padding_left() + n.padding_right(), n.kernel_width(), n.dilation_width(), n.subsampling_width(),
+                  n.adjustment_width()),
             channels};
   }
   const bool same = n.flags() & XNN_FLAG_TENSORFLOW_SAME_PADDING;
-  return {At(in, 4), Window(At(in, 3), n.padding_top() + n.padding_bottom(), n.kernel_height(), n.dilation_height(), n.subsampling_height(), same),
-          Window(At(in, 2), n.padding_left() + n.padding_right(), n.kernel_width(), n.dilation_width(), n.subsampling_width(), same), channels};
+  return {At(in, 4),
+          Window(At(in, 3), n.padding_top() + n.padding_bottom(), n.kernel_height(), n.dilation_height(), n.subsampling_height(), same),
+          Window(At(in, 2), n.padding_left() + n.padding_right(), n.kernel_width(), n.dilation_width(), n.subsampling_width(), same),
+          channels};
 }
 
 XnnDims Pooled(const XnnDims& in, const xn::XNNPooling2D& n) {
   const bool same = n.flags() & XNN_FLAG_TENSORFLOW_SAME_PADDING;
-  return {At(in, 4), Window(At(in, 3), n.padding_top() + n.padding_bottom(), n.pooling_height(), std::max(1u, n.dilation_height()), n.stride_height(), same),
-          Window(At(in, 2), n.padding_left() + n.padding_right(), n.pooling_width(), std::max(1u, n.dilation_width()), n.stride_width(), same), At(in, 1)};
+  return {
+      At(in, 4),
+      Window(At(in, 3), n.padding_top() + n.padding_bottom(), n.pooling_height(), std::max(1u, n.dilation_height()), n.stride_height(),
+             same),
+      Window(At(in, 2), n.padding_left() + n.padding_right(), n.pooling_width(), std::max(1u, n.dilation_width()), n.stride_width(), same),
+      At(in, 1)};
 }
 
 XnnDims Reshaped(const XnnDims& in, const xn::XNNStaticReshape& n) {
