@@ -115,7 +115,7 @@ def overwrite(file, at, data):
 
 DAMAGE = {
     "header": lambda f: overwrite(f, 100, b"\xff" * 64),
-    "weights": lambda f: overwrite(f, 4096, b"\x55" * (f.stat().st_size - 4096)),
+    "weights": lambda f: overwrite(f, 4096, b"\x55" * (f.stat().st_size // 2 - 4096)),  # what the index says of them stays right
     "index": lambda f: overwrite(f, f.stat().st_size - 24, b"\xff" * 24),
     "short": lambda f: f.write_bytes(f.read_bytes()[:5000]),
     "empty": lambda f: f.write_bytes(b""),
