@@ -2,9 +2,8 @@ set(DOVETAIL_RUNTIME_MODULES "" CACHE INTERNAL "modules of dovetail_runtime, in 
 # dovetail_module(DIR [NAME n] [RUNTIME] [EXECUTABLE exe] [DEPS modules...] [LIBS targets...])
 #
 # Makes the static library dt_NAME of src/DIR/*.cc (none: an interface library), and the test program NAME_test of
-# src/DIR/*_test.cc. Files *_avx2.cc and *_avx512.cc are compiled for that
-# instruction set, where there is one. A file *_fuzz.cc becomes the fuzz target of its name, with DOVETAIL_FUZZ. With EXECUTABLE, main.cc
-# becomes that program.
+# src/DIR/*_test.cc. Files *_avx2.cc and *_avx512.cc are compiled for these instruction sets, on x86-64. A file *_fuzz.cc
+# becomes the fuzz target of its name, with DOVETAIL_FUZZ. With EXECUTABLE, main.cc becomes that program.
 
 add_custom_target(unit_tests)  # every module's test program; their tests have the label "unit"
 add_custom_target(fuzzers)     # every fuzz target

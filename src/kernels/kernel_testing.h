@@ -134,6 +134,8 @@ inline void Check(const OpSample& s) {
       if (IsFloat(want[i].dtype) && !(GetOp(s.op).traits & kDataMovement)) EXPECT_LE(Difference(got[i].view(), want[i].view(), least), 1e-5);
       else EXPECT_EQ(got[i].bytes, want[i].bytes);
     }
+    // How work is cut does not depend on the instruction set.
+    if (variant != VectorVariants().back()) continue;
     for (size_t threads : {2, 3}) {
       EXPECT_EQ(RunKernel(s, FindKernel(s.op), FindScratch(s.op), Pool(threads), &threaded).ToString(), status.ToString());
       for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(threaded[i].bytes, got[i].bytes) << threads << " threads differ from one";

@@ -1,8 +1,8 @@
 // Vectors of L floats in GCC's vector extension, for the files that are compiled per instruction set (vector_kernels.h).
 //
 // Such a file names its vectors in a type V of an unnamed namespace, made of Lanes<L> and of what the instruction set does better. Templates
-// over V then have internal linkage, and everything else here is always inlined: no function compiled for one instruction set can be what the
-// linker keeps for all. For the same reason these files call no inline function or template of other headers.
+// over V then have internal linkage, and everything else here is always inlined: no function compiled for one instruction set can be what
+// the linker keeps for all. For the same reason these files call no inline function or template of other headers.
 #pragma once
 
 #include <cstddef>
