@@ -2,8 +2,8 @@ set(DOVETAIL_RUNTIME_MODULES "" CACHE INTERNAL "modules of dovetail_runtime, in 
 # dovetail_module(DIR [NAME n] [RUNTIME] [EXECUTABLE exe] [DEPS modules...] [LIBS targets...])
 #
 # Makes the static library dt_NAME of src/DIR/*.cc (none: an interface library), and the test program NAME_test of
-# src/DIR/*_test.cc. A file *_fuzz.cc becomes the fuzz target of its name, with DOVETAIL_FUZZ. With EXECUTABLE, main.cc
-# becomes that program.
+# src/DIR/*_test.cc. Files *_avx2.cc and *_avx512.cc are compiled for these instruction sets, on x86-64. A file *_fuzz.cc
+# becomes the fuzz target of its name, with DOVETAIL_FUZZ. With EXECUTABLE, main.cc becomes that program.
 
 add_custom_target(unit_tests)  # every module's test program; their tests have the label "unit"
 add_custom_target(fuzzers)     # every fuzz target
@@ -46,6 +46,15 @@ function(dovetail_module dir)
   endif()
   set(root ${PROJECT_SOURCE_DIR}/src/${dir})
   file(GLOB sources CONFIGURE_DEPENDS ${root}/*.cc)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    foreach(source ${sources})
+      if(source MATCHES "_avx2\\.cc$")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma")
+      elseif(source MATCHES "_avx512\\.cc$")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl")
+      endif()
+    endforeach()
+  endif()
   file(GLOB tests CONFIGURE_DEPENDS ${root}/*_test.cc)
   file(GLOB fuzzers CONFIGURE_DEPENDS ${root}/*_fuzz.cc)
   file(GLOB benches CONFIGURE_DEPENDS ${root}/*_bench.cc)

@@ -1,27 +1,17 @@
-// Attention by blocks of keys with a running maximum and sum per row, so that no row of all weights is ever kept (Dao et al.,
-// "FlashAttention", 2022). The query heads that share a key/value head are rows of one matrix, so keys and values are read once for
-// all of them. A row's keys past its last visible one are not read, unless a neighbour in its block of rows sees them.
-//
-// Keys and values of int8 are widened to float a piece of a block at a time; their scales go into the scores and the weights, of which
-// there are fewer.
+// Attention in blocks of query rows, and of keys where rows are few; what a block does is in attention_lanes.h. The query heads that share a
+// key/value head are rows of one matrix, so keys and values are read once for all of them.
 #include <algorithm>
 #include <type_traits>
 
-#include "kernels/gemm.h"
 #include "kernels/kernels.h"
 #include "kernels/parallel.h"
-#include "kernels/simd.h"
+#include "kernels/vector_kernels.h"
 #include "ops/attention_args.h"
 
 namespace dovetail::kernels {
 namespace {
 
-using simd::Floats;
-using simd::kLanes;
-
-constexpr int64_t kRows = 32;  // of a block; the block of scores stays in the first cache
-constexpr int64_t kKeys = 64;
-constexpr int64_t kPiece = 64;  // columns that are widened together
+constexpr int64_t kRows = AttentionBlock::kMaxRows;  // of a block
 // With fewer blocks of rows than kManyBlocks the keys are split too, into parts of kSplit, and their results merged.
 constexpr int64_t kManyBlocks = 32;
 constexpr int64_t kSplit = 256;
@@ -30,116 +20,12 @@ constexpr int64_t kSmall = 65536;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// What the rows of a block have gathered so far: unnormalized results, the largest score and the sum of weights relative to it.
+// What the rows of a block have gathered, as in AttentionBlock.
 struct Rows {
-  float* results;  // [count, value_width]
+  float* results;
   float* most;
   float* sum;
 };
-
-// One row's scores of a block of keys become weights: [0, visible) of them, the rest up to `count` get none.
-struct ScoreRow {
-  float* scores;  // room for a whole number of vectors
-  int64_t visible, count;
-  float scale;
-  const float* key_scale;  // or null
-  const uint8_t* keep;  // with mask_stride: the bool mask, or null
-  const float* bias;    // the float mask, or null
-  int64_t mask_stride;
-};
-
-// Returns the factor by which the row's earlier results and sum shrink.
-DT_INLINE float Weigh(const ScoreRow& row, float* most, float* sum) {
-  float* s = row.scores;
-  const int64_t rounded = CeilDiv(row.count, kLanes) * kLanes;
-  for (int64_t k = 0; k < row.visible; ++k) s[k] *= row.scale;
-  if (row.key_scale)
-    for (int64_t k = 0; k < row.visible; ++k) s[k] *= row.key_scale[k];
-  if (row.keep)
-    for (int64_t k = 0; k < row.visible; ++k) s[k] = row.keep[k * row.mask_stride] ? s[k] : -INFINITY;
-  if (row.bias)
-    for (int64_t k = 0; k < row.visible; ++k) s[k] += row.bias[k * row.mask_stride];
-  for (int64_t k = row.visible; k < rounded; ++k) s[k] = -INFINITY;
-
-  Floats largest = simd::Splat(-INFINITY);
-  for (int64_t k = 0; k < rounded; k += kLanes) largest = simd::Max(simd::LoadFloats(s + k), largest);
-  const float before = *most;
-  *most = std::max(before, simd::MaxLane(largest));
-  // While a row has seen nothing, its maximum is -inf, and -inf - -inf no number.
-  const float base = *most == -INFINITY ? 0 : *most;
-  Floats total = {};
-  for (int64_t k = 0; k < rounded; k += kLanes) {
-    const Floats weights = simd::Exp(simd::LoadFloats(s + k) - base);
-    simd::StoreFloats(s + k, weights);
-    total += weights;
-  }
-  const float factor = before == *most ? 1 : simd::Exp(before - base);
-  *sum = *sum * factor + simd::Sum(total);
-  return factor;
-}
-
-DT_VECTORIZED void WeighRows(const ScoreRow* rows, int64_t n, const Rows& state, int64_t width) {
-  for (int64_t r = 0; r < n; ++r) {
-    const float factor = Weigh(rows[r], state.most + r, state.sum + r);
-    if (factor == 1) continue;
-    float* results = state.results + r * width;
-    for (int64_t d = 0; d < width; ++d) results[d] *= factor;
-  }
-}
-
-// Each row of `to` by the factors.
-DT_VECTORIZED void ScaleRows(float* to, int64_t ld, const float* __restrict factors, int64_t rows, int64_t n) {
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t i = 0; i < n; ++i) to[r * ld + i] *= factors[i];
-}
-
-// [rows, columns] of int8, `width` apart, as floats, kPiece apart.
-DT_VECTORIZED void Widen(float* __restrict to, const int8_t* __restrict from, int64_t width, int64_t rows, int64_t columns) {
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t i = 0; i < columns; ++i) to[r * kPiece + i] = static_cast<float>(from[r * width + i]);
-}
-
-// MultiplyTransposed and MultiplyAdd where b may be int8.
-void AddDots(MatrixProduct m, const float* b) {
-  m.b = b;
-  MultiplyTransposed(m);
-}
-void AddDots(const MatrixProduct& m, const int8_t* b) {
-  alignas(64) float piece[kKeys * kPiece];
-  for (int64_t d = 0; d < m.inner; d += kPiece) {
-    const int64_t columns = std::min(kPiece, m.inner - d);
-    Widen(piece, b + d, m.ldb, m.columns, columns);
-    MultiplyTransposed({m.rows, m.columns, columns, m.a + d, m.lda, piece, kPiece, m.c, m.ldc});
-  }
-}
-void AddSums(MatrixProduct m, const float* b) {
-  m.b = b;
-  MultiplyAdd(m);
-}
-void AddSums(const MatrixProduct& m, const int8_t* b) {
-  alignas(64) float piece[kKeys * kPiece];
-  for (int64_t d = 0; d < m.columns; d += kPiece) {
-    const int64_t columns = std::min(kPiece, m.columns - d);
-    Widen(piece, b + d, m.ldb, m.inner, columns);
-    MultiplyAdd({m.rows, columns, m.inner, m.a, m.lda, piece, kPiece, m.c + d, m.ldc});
-  }
-}
-
-// to += from * factor
-DT_VECTORIZED void AddScaled(float* __restrict to, const float* __restrict from, float factor, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] += from[i] * factor;
-}
-
-// Divides by `sum`. False if a result is infinite or NaN.
-DT_VECTORIZED bool Normalize(float* results, float sum, int64_t n) {
-  const float factor = sum == 0 ? 0 : 1 / sum;
-  float check = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    results[i] *= factor;
-    check += results[i] * 0;
-  }
-  return check == 0;
-}
 
 // T: float, or int8_t for keys and values with scales.
 template <class T>
@@ -158,6 +44,12 @@ class Attend {
   }
   const AttentionArgs& args() const { return args_; }
   int64_t blocks() const { return args_.batch * args_.kv_heads * row_blocks_; }
+
+  // The last rows of all heads first: where rows see ever more keys, the work that is left at the end, for whoever is idle, is in small pieces.
+  int64_t InOrder(int64_t i) const {
+    const int64_t kv_heads = blocks() / row_blocks_;
+    return i % kv_heads * row_blocks_ + row_blocks_ - 1 - i / kv_heads;
+  }
 
   // Keys that any row sees.
   int64_t Visible() const {
@@ -190,17 +82,20 @@ class Attend {
         const Rows part = StateIn(memory + s * PartSize());
         if (part.sum[r] == 0) continue;
         const float factor = part.most[r] == most ? 1 : std::exp(part.most[r] - most);
-        AddScaled(out, part.results + r * width, factor, width);
+        vectors_.add_scaled(out, part.results + r * width, factor, width);
         sum += part.sum[r] * factor;
       }
       Finish(first + r, sum);
     }
   }
   // Floats that a part needs.
-  int64_t PartSize() const { return kRows * (args_.value_width + 2); }
+  int64_t PartSize() const { return std::min(kRows, group_rows_) * (args_.value_width + 2); }
 
  private:
-  Rows StateIn(float* memory) const { return {memory + 2 * kRows, memory, memory + kRows}; }
+  Rows StateIn(float* memory) const {
+    const int64_t rows = std::min(kRows, group_rows_);
+    return {memory, memory + rows * args_.value_width, memory + rows * (args_.value_width + 1)};
+  }
   int64_t KvHead(int64_t block) const { return block / row_blocks_; }  // counted through the batch
   // Rows are counted through [batch, heads, rows], where those of one key/value head stand together.
   int64_t FirstRow(int64_t block) const { return KvHead(block) * group_rows_ + block % row_blocks_ * kRows; }
@@ -211,41 +106,34 @@ class Attend {
 
   // Attends keys [begin, end) as far as they are visible.
   void Gather(int64_t block, int64_t begin, int64_t end, const Rows& state) const {
-    const int64_t first = FirstRow(block), count = Count(block), width = args_.width, value_width = args_.value_width;
-    alignas(64) float scores[kRows * kKeys];
-    ScoreRow rows[kRows];
-    int64_t visible[kRows], most_visible = 0;
+    const int64_t first = FirstRow(block), count = Count(block), base = KvHead(block) * args_.keys;
+    int64_t visible[kRows], mask_at[kRows];
     for (int64_t r = 0; r < count; ++r) {
-      state.most[r] = -INFINITY;
-      state.sum[r] = 0;
       visible[r] = args_.KeysOf((first + r) % args_.rows);
-      most_visible = std::max(most_visible, visible[r]);
+      mask_at[r] = MaskAt(first + r);
     }
-    std::fill_n(state.results, count * value_width, 0.0f);
-    end = std::min(end, most_visible);
-    const int64_t base = KvHead(block) * args_.keys;
-    for (int64_t k = begin; k < end; k += kKeys) {
-      const int64_t n = std::min(kKeys, end - k);
-      std::fill_n(scores, count * kKeys, 0.0f);
-      AddDots({count, n, width, q_ + first * width, width, nullptr, width, scores, kKeys}, k_ + (base + k) * width);
-      for (int64_t r = 0; r < count; ++r) {
-        rows[r] = {scores + r * kKeys, std::clamp<int64_t>(visible[r] - k, 0, n), n, static_cast<float>(args_.scale), nullptr, nullptr, nullptr, 0};
-        if (key_scale_) rows[r].key_scale = key_scale_ + base + k;
-        if (!args_.mask.present()) continue;
-        const int64_t at = MaskAt(first + r) + k * args_.mask_key_stride;
-        rows[r].mask_stride = args_.mask_key_stride;
-        if (args_.mask.dtype == DType::kBool) rows[r].keep = args_.mask.as<uint8_t>() + at;
-        else rows[r].bias = args_.mask.as<float>() + at;
-      }
-      WeighRows(rows, count, state, value_width);
-      if (value_scale_) ScaleRows(scores, kKeys, value_scale_ + base + k, count, n);
-      AddSums({count, value_width, n, scores, kKeys, nullptr, value_width, state.results, value_width}, v_ + (base + k) * value_width);
-    }
+    AttentionBlock b{};
+    b.rows = count;
+    b.width = args_.width, b.value_width = args_.value_width;
+    b.query = q_ + first * args_.width;
+    b.keys = k_ + base * args_.width, b.values = v_ + base * args_.value_width;
+    if (key_scale_) b.key_scale = key_scale_ + base, b.value_scale = value_scale_ + base;
+    b.begin = begin, b.end = end;
+    b.visible = visible;
+    b.scale = static_cast<float>(args_.scale);
+    if (args_.mask.dtype == DType::kBool) b.keep = args_.mask.as<uint8_t>();
+    else if (args_.mask.present()) b.bias = args_.mask.as<float>();
+    b.mask_at = mask_at;
+    b.mask_stride = args_.mask_key_stride;
+    b.results = state.results, b.most = state.most, b.sum = state.sum;
+    (std::is_same_v<T, float> ? vectors_.attend : vectors_.attend_int8)(b);
   }
 
   void Finish(int64_t row, float sum) const {
-    if (!Normalize(out_ + row * args_.value_width, sum, args_.value_width)) Carefully(row);
+    if (!Normalize(out_ + row * args_.value_width, sum)) Carefully(row);
   }
+
+  bool Normalize(float* results, float sum) const { return vectors_.scale_finite(results, sum == 0 ? 0 : 1 / sum, args_.value_width); }
 
   // Of key `k` of the head whose keys begin at `base`.
   double Score(int64_t row, int64_t base, int64_t k) const {
@@ -275,10 +163,11 @@ class Attend {
       const T* value = v_ + (base + k) * value_width;
       for (int64_t d = 0; d < value_width; ++d) out[d] += static_cast<float>(value[d]) * factor;
     }
-    Normalize(out, static_cast<float>(sum), value_width);
+    Normalize(out, static_cast<float>(sum));
   }
 
   AttentionArgs args_;
+  const VectorKernels& vectors_ = Vectors();
   const float* q_;
   const T *k_, *v_;
   const float *key_scale_ = nullptr, *value_scale_ = nullptr;
@@ -303,7 +192,7 @@ Status Run(const KernelContext& c, OpId op) {
   struct pthreadpool* pool = args.batch * args.heads * args.rows * visible * (args.width + args.value_width) < kSmall ? nullptr : c.pool;
   const int64_t splits = blocks < kManyBlocks ? CeilDiv(visible, kSplit) : 1;
   if (splits <= 1) {
-    ParallelFor(pool, blocks, [&](int64_t block) { attend.Block(block); });
+    ParallelFor(pool, blocks, [&](int64_t i) { attend.Block(attend.InOrder(i)); });
     return OkStatus();
   }
   float* memory = reinterpret_cast<float*>(c.scratch.data());

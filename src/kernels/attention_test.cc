@@ -133,6 +133,59 @@ TEST(AttentionTest, LanguageModelShapes) {
   Check(Attention({1, 3, 1}, 150, 150, 80, 80, {}, {}, {{"is_causal", true}}));
 }
 
+// Widths around those of vectors and of the pieces they are handled in, rows around those of tiles and blocks, and keys around those of blocks and
+// splits; in float and in int8.
+TEST(AttentionTest, WidthsRowsAndKeys) {
+  for (int64_t width : {1, 3, 15, 16, 17, 31, 33, 48, 80, 96, 127, 128, 129, 256, 300})
+    for (int64_t rows : {Pick({1}), Pick({2}), Pick({3}), Pick({7}), Pick({8}), Pick({9, 11, 62}), Pick({63, 64, 65}), Pick({66, 127, 130})}) {
+      const int64_t keys = rows + Pick({0, 1, 13, 62, 63, 64, 65, 131, 200, 512, 513}), value_width = Pick({width, 1, 5, 16, 63, 64, 130});
+      const OpSample s = Attention({1, 2, 1}, rows, keys, width, value_width, {}, Positions(rows, Pick({0, keys - rows})));
+      Check(s);
+      Check(Int8(s));
+    }
+}
+
+TEST(AttentionTest, EveryNumberOfRows) {
+  for (int64_t rows = 1; rows <= 130; ++rows) {
+    const OpSample s = Attention({1, 1, 1}, rows, rows + Pick({0, 3, 70}), 18, 20, {}, {}, {{"is_causal", true}});
+    Check(rows % 2 ? s : Int8(s));
+  }
+}
+
+// Rows that the mask leaves nothing, next to others, and masks that vary by key only or lie with other strides.
+TEST(AttentionTest, MasksOfManyRows) {
+  for (Mask kind : {Mask::kBool, Mask::kFloat})
+    for (int64_t rows : {5, 8, 70})
+      for (int64_t keys : {48, 64, 77, 300})
+        for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{1, 4, rows, keys}, {rows, keys}, {1, keys}, {rows, 1}}) {
+          SampleTensor mask = MaskOf(kind, sizes);
+          if (sizes.back() == keys && sizes[sizes.size() - 2] == rows)
+            for (int64_t k = 0; k < keys; ++k) {  // rows 3 and 4 see nothing either
+              if (kind == Mask::kBool) std::fill_n(mask.view().as<uint8_t>() + 3 * keys, 2 * keys, 0);
+              else std::fill_n(mask.view().as<float>() + 3 * keys, 2 * keys, -kInf);
+            }
+          const OpSample s = Attention({1, 4, 2}, rows, keys, 24, 40, mask);
+          Check(s);
+          Check(Int8(s));
+        }
+}
+
+// Quotients that are ties, or as near to one as a float can be, and rows of every magnitude.
+TEST(AttentionTest, QuantizingTies) {
+  std::vector<float> x;
+  for (float scale : {1.0f, 0.75f, 3.0f * 0x1p-100f, 1.2345678e30f, 0x1.5p-120f, 0.0123f}) {
+    const float most = 127 * scale;
+    for (int64_t step = 0; step < 127; ++step) {
+      const float tie = (static_cast<float>(step) + 0.5f) * scale;
+      x.insert(x.end(), {most, tie, -tie, std::nextafter(tie, kInf), std::nextafter(tie, 0.0f), -std::nextafter(tie, kInf), tie * 0.99f, 0});
+    }
+  }
+  SampleTensor ties = Floats({static_cast<int64_t>(x.size()) / 8, 8});
+  std::copy(x.begin(), x.end(), ties.view().as<float>());
+  Check(Case(OpId::kQuantizeRows, {ties}));
+  for (float spread : {1e-38f, 1e-20f, 1e20f, 1e37f}) Check(Case(OpId::kQuantizeRows, {Floats({300, 33}, spread)}));
+}
+
 TEST(AttentionTest, OddOperands) {
   Check(Attention({1, 2, 2}, 3, 0, 4, 4));
   Check(Attention({1, 2, 1}, 0, 5, 4, 4));

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "kernels/kernels.h"
+#include "kernels/vector_kernels.h"
 #include "ops/op_samples.h"
 
 namespace dovetail {
@@ -113,26 +114,34 @@ inline double Difference(const TensorView& got, const TensorView& want, double l
   return worst;
 }
 
-// The kernel against the reference, within 1e-5 of the range, and bit by bit with other numbers of threads.
+// The kernel, with the inner loops of every instruction set that this CPU has, against the reference: within 1e-5 of the range, and bit by bit with
+// other numbers of threads.
 inline void Check(const OpSample& s) {
   SCOPED_TRACE(s.where);
   std::vector<SampleTensor> want, got, threaded;
   const Status expected = RunKernel(s, GetOp(s.op).reference, nullptr, nullptr, &want);
-  const Status status = RunKernel(s, FindKernel(s.op), FindScratch(s.op), nullptr, &got);
-  ASSERT_EQ(status.ToString(), expected.ToString());
   // A sum of n products of numbers around 1 is around sqrt(n), and rounded accordingly, also where it happens to come out as next to nothing.
   const bool sums = s.op == OpId::kLinear || s.op == OpId::kMatmul || s.op == OpId::kBmm || s.op == OpId::kQuantizedLinear;
   // Attention is a mean of numbers around 1 with the same property.
   const bool mean = s.op == OpId::kAttention || s.op == OpId::kQuantizedAttention;
   const double least = mean ? 0.1 : sums && !s.inputs[0].sizes.empty() ? std::sqrt(static_cast<double>(s.inputs[0].sizes.back())) / 2 : 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    if (IsFloat(want[i].dtype) && !(GetOp(s.op).traits & kDataMovement)) EXPECT_LE(Difference(got[i].view(), want[i].view(), least), 1e-5);
-    else EXPECT_EQ(got[i].bytes, want[i].bytes);
+  for (const VectorKernels* variant : VectorVariants()) {
+    SCOPED_TRACE(variant->name);
+    UseVectors(variant);
+    const Status status = RunKernel(s, FindKernel(s.op), FindScratch(s.op), nullptr, &got);
+    ASSERT_EQ(status.ToString(), expected.ToString());
+    for (size_t i = 0; i < want.size(); ++i) {
+      if (IsFloat(want[i].dtype) && !(GetOp(s.op).traits & kDataMovement)) EXPECT_LE(Difference(got[i].view(), want[i].view(), least), 1e-5);
+      else EXPECT_EQ(got[i].bytes, want[i].bytes);
+    }
+    // How work is cut does not depend on the instruction set.
+    if (variant != VectorVariants().back()) continue;
+    for (size_t threads : {2, 3}) {
+      EXPECT_EQ(RunKernel(s, FindKernel(s.op), FindScratch(s.op), Pool(threads), &threaded).ToString(), status.ToString());
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(threaded[i].bytes, got[i].bytes) << threads << " threads differ from one";
+    }
   }
-  for (size_t threads : {2, 3}) {
-    EXPECT_EQ(RunKernel(s, FindKernel(s.op), FindScratch(s.op), Pool(threads), &threaded).ToString(), status.ToString());
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(threaded[i].bytes, got[i].bytes) << threads << " threads differ from one";
-  }
+  UseVectors(nullptr);
 }
 
 }  // namespace dovetail

@@ -1,14 +1,9 @@
 #include "kernels/kernels.h"
 #include "kernels/parallel.h"
-#include "kernels/simd.h"
+#include "kernels/vector_kernels.h"
 
 namespace dovetail::kernels {
 namespace {
-
-DT_VECTORIZED void Rotate(float* __restrict out, const float* __restrict in, const float* __restrict cos, const float* __restrict sin, int64_t half) {
-  for (int64_t i = 0; i < half; ++i) out[i] = in[i] * cos[i] - in[i + half] * sin[i];
-  for (int64_t i = half; i < 2 * half; ++i) out[i] = in[i] * cos[i] + in[i - half] * sin[i];
-}
 
 // Element of `table` that row `row` of `out` begins at; the table's last dim is the row.
 int64_t TableRow(const TensorView& table, const TensorView& out, int64_t row) {
@@ -29,11 +24,17 @@ Status Rope(const KernelContext& c) {
   const int64_t width = out.sizes[out.rank - 1u];
   const auto has_rows = [&](const TensorView& table) { return table.rank > 0 && table.sizes[table.rank - 1u] == width; };
   if (out.dtype != DType::kF32 || !has_rows(cos) || !has_rows(sin)) return GetOp(OpId::kRope).reference(c);
+  const VectorKernels& vectors = Vectors();
   const int64_t rows = width ? out.numel() / width : 0;
+  // Rows that differ in the last of their dims only: there the tables go on evenly.
+  const int64_t run = out.rank > 1 ? out.sizes[out.rank - 2u] : 1;
+  const auto step_of = [&](const TensorView& table) { return table.rank > 1 && table.sizes[table.rank - 2u] != 1 ? width : 0; };
+  const int64_t cos_step = step_of(cos), sin_step = step_of(sin);
   ParallelRanges(c.pool, rows, GrainOf(width), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      Rotate(out.as<float>() + r * width, c.in(0).as<float>() + r * width, cos.as<float>() + TableRow(cos, out, r),
-             sin.as<float>() + TableRow(sin, out, r), width / 2);
+    while (begin < end) {
+      const float *cos_row = cos.as<float>() + TableRow(cos, out, begin), *sin_row = sin.as<float>() + TableRow(sin, out, begin);
+      for (int64_t n = std::min(end - begin, run - begin % run); n > 0; --n, ++begin, cos_row += cos_step, sin_row += sin_step)
+        vectors.rotate(out.as<float>() + begin * width, c.in(0).as<float>() + begin * width, cos_row, sin_row, width / 2);
     }
   });
   return OkStatus();
