@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "format/xnnpack_blob.h"
 
 namespace dovetail {
 namespace {
@@ -151,6 +152,15 @@ TensorView Harness::Bound(ValueId v) const {
   std::vector<int64_t> sizes;
   for (Dim d : graph().type(v).shape) sizes.push_back(d.Bounds(module_.symbols).max);
   return TensorView(graph().type(v).dtype, sizes, nullptr);
+}
+
+std::vector<std::string> Harness::NodeKinds() const {
+  std::vector<std::string> kinds;
+  const Result<XnnpackBlob> blob = ReadXnnpackBlob(std::as_bytes(std::span(lowered_.payload)), "blob");
+  EXPECT_TRUE(blob.ok()) << blob.status().ToString();
+  if (blob.ok())
+    for (const xn::XNode* node : *blob->graph->xnodes()) kinds.push_back(xn::EnumNameXNodeUnion(node->xnode_union_type()));
+  return kinds;
 }
 
 void ExpectMatches(const Case& c) {

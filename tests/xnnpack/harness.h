@@ -51,6 +51,8 @@ class Harness {
 
   size_t released() const { return released_; }
   const LoweredRegion& lowered() const { return lowered_; }
+  // XNNPACK's nodes in order, as the format names them. After Load.
+  std::vector<std::string> NodeKinds() const;
   Delegate& delegate() { return *delegate_; }
 
   std::unique_ptr<DelegateShared> program_shared, method_shared;

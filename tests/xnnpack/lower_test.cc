@@ -158,6 +158,17 @@ TEST_P(LowerTest, MatchesTheInterpreter) { ExpectMatches(Cases()[GetParam()]); }
 INSTANTIATE_TEST_SUITE_P(All, LowerTest, testing::Range(size_t{0}, Cases().size()),
                          [](const auto& info) { return Cases()[info.param].name; });
 
+TEST(LowerNodes, ViewsAndPermutationsOfOnesAreOneReshape) {
+  const Case c{"ones", "graph @f(%x: f32[1,s0,1,6]) {\n %a = permute %x {dims=[2,1,3,0]} : f32[1,s0,6,1]\n %b = view %a {size=[s0,2,3]} : f32[s0,2,3]\n"
+                       " %c = view %b {size=[s0,3,2]} : f32[s0,3,2]\n return %c\n}"};
+  Harness h(c);
+  Status s = h.Load();
+  ASSERT_TRUE(s.ok()) << s.ToString();
+  EXPECT_EQ(h.NodeKinds(), (std::vector<std::string>{"XNNStaticReshape"}));
+  EXPECT_EQ(h.Run(5, 1), "");
+  EXPECT_EQ(h.Run(1, 1), "");
+}
+
 TEST(LowerRefuses, WithReasons) {
   ExpectRefused("graph @f(%x: f16[2]) {\n %y = relu %x : f16[2]\n return %y\n}", "only f32");
   ExpectRefused("graph @f(%x: f32[s0,s1,4]) {\n %y = view %x {size=[s0,s1,2,2]} : f32[s0,s1,2,2]\n return %y\n}",

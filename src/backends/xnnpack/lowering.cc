@@ -7,6 +7,7 @@ namespace dovetail::xnnpack {
 namespace {
 
 constexpr size_t kMaxXnnRank = 6;
+constexpr int64_t kNarrow = 8;  // channels; XNNPACK moves bytes in tiles of 32 by 32, floats of 8 by 8
 
 }  // namespace
 
@@ -33,7 +34,7 @@ int64_t Lowering::UpperBound(Dim d) {
 Id Lowering::NewValue(Shape shape, XnnType type) {
   if (shape.rank() > kMaxXnnRank) Fail(StrCat("a tensor of ", shape.rank(), " dims; at most ", kMaxXnnRank));
   for (Dim d : shape) UpperBound(d);
-  values_.push_back({shape, 0, kNoId, false, type});
+  values_.push_back({shape, 0, kNoId, kNoId, false, type});
   return static_cast<Id>(values_.size() - 1);
 }
 
@@ -44,6 +45,11 @@ Id Lowering::NewConstant(Shape shape, XnnConstant c, XnnType type) {
     constants_.push_back(std::move(c));
   }
   return id;
+}
+
+const XnnNode* Lowering::MadeBy(Id id, Kind kind) const {
+  const uint32_t node = values_[id].node;
+  return node != kNoId && nodes_[node].kind == kind ? &nodes_[node] : nullptr;
 }
 
 // Of a value on the way into, inside or out of a region.
@@ -118,7 +124,10 @@ Id Lowering::Emit(XnnNode node, Shape shape, XnnType type) {
   if (any_empty) Fail("a tensor of no elements");
   node.out = NewValue(shape, type);
   const Id out = node.out;
-  if (mode_ == Mode::kEmit) nodes_.push_back(std::move(node));
+  if (mode_ == Mode::kEmit) {
+    values_[out].node = static_cast<uint32_t>(nodes_.size());
+    nodes_.push_back(std::move(node));
+  }
   return out;
 }
 
@@ -160,6 +169,7 @@ Id Lowering::Softmax(Id x) { return Emit(XnnNode(Kind::XNNSoftmax, {x}), shape(x
 
 Id Lowering::Reshape(Id x, const Shape& to) {
   if (shape(x) == to) return x;
+  if (const XnnNode* before = MadeBy(x, Kind::XNNStaticReshape)) return Reshape(before->in[0], to);
   if (to.empty()) Fail("a tensor without dims");
   std::vector<uint32_t> sizes;
   size_t free = 0;
@@ -177,12 +187,19 @@ Id Lowering::Reshape(Id x, const Shape& to) {
 Id Lowering::Transpose(Id x, const std::vector<size_t>& perm) {
   const Shape from = shape(x);
   Shape to;
-  bool identity = true;
+  // Where only dims of 1 move, the elements stay.
+  bool identity = true, in_place = true;
+  size_t last = 0, symbolic = 0;
   for (size_t i = 0; i < perm.size(); ++i) {
     to.push_back(from[perm[i]]);
     identity = identity && perm[i] == i;
+    symbolic += !to[i].is_constant();
+    if (to[i] == Dim(1)) continue;
+    in_place = in_place && perm[i] >= last;
+    last = perm[i];
   }
   if (identity) return x;
+  if (in_place && symbolic <= 1) return Reshape(x, to);
   XnnNode node(Kind::XNNStaticTranspose, {x});
   node.a.assign(perm.begin(), perm.end());
   return Emit(std::move(node), to, xnn_type(x));
@@ -260,6 +277,12 @@ Id Lowering::ToChannelsLast(Id x) {
   if (shape(x).rank() < 3) {
     Fail("a tensor without spatial dims");
     return x;
+  }
+  // Few channels are turned as floats and then converted, which the fewer bytes do not make up for.
+  const XnnNode* convert = shape(x)[1].is_constant() && shape(x)[1].value() <= kNarrow ? MadeBy(x, Kind::XNNConvert) : nullptr;
+  if (convert && xnn_type(x).params == xn::XNNQuantParams::PerTensorQuant) {
+    const XnnType type = xnn_type(x);
+    return Convert(ToChannelsLast(convert->in[0]), type);
   }
   return Transpose(x, ChannelsLastOrder(shape(x).rank()));
 }

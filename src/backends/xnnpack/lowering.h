@@ -156,7 +156,7 @@ class Lowering {
   Id ToChannelsLast(Id x);
   Id ToPlain(Id x);
 
-  // The blob's graph and data; the region's inputs and outputs become external. Only when emitting.
+  // The blob's graph and data without nodes whose results nothing uses; the region's inputs and outputs become external. Only when emitting.
   Result<LoweredRegion> Finish();
   // Makes the region's inputs known. Only when emitting.
   void BindInputs();
@@ -166,6 +166,7 @@ class Lowering {
     Shape shape;
     uint32_t constant = 0;      // index into constants_, 0: none
     uint32_t external = kNoId;  // position among the arguments
+    uint32_t node = kNoId;      // index into nodes_ of what makes it
     bool output = false;
     XnnType type = {};
   };
@@ -176,6 +177,9 @@ class Lowering {
   };
 
   Id NewValue(Shape shape, XnnType type = {});
+  // The emitted node of that kind that made `id`, or null.
+  const XnnNode* MadeBy(Id id, Kind kind) const;
+  void RemoveDeadNodes();
   Id NewConstant(Shape shape, XnnConstant c, XnnType type = {});
   // A constant's bytes, inline when small, else the program's shared data under `key`.
   XnnConstant Stored(const std::string& key, const Constant& c);

@@ -1,5 +1,6 @@
 // Lowering's second half: the nodes and values it collected, as a blob.
 #include <algorithm>
+#include <iterator>
 
 #include "backends/xnnpack/lowering.h"
 #include "format/xnnpack_blob.h"
@@ -77,6 +78,19 @@ std::vector<uint32_t> Lowering::Sizes(const Shape& shape) {
   return sizes;
 }
 
+void Lowering::RemoveDeadNodes() {
+  std::vector<bool> used(values_.size(), false);
+  for (Id id = 0; id < values_.size(); ++id) used[id] = values_[id].output;
+  std::vector<XnnNode> kept;
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+    if (!used[node->out]) continue;
+    for (Id id : node->in)
+      if (id != kNoId) used[id] = true;
+    kept.push_back(std::move(*node));
+  }
+  nodes_.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+}
+
 Result<LoweredRegion> Lowering::Finish() {
   const uint32_t num_inputs = static_cast<uint32_t>(graph_.inputs.size()), num_outputs = static_cast<uint32_t>(graph_.outputs.size());
   for (uint32_t i = 0; i < num_outputs; ++i) {
@@ -87,6 +101,7 @@ Result<LoweredRegion> Lowering::Finish() {
     values_[id].output = true;
   }
   DT_RETURN_IF_ERROR(status());
+  RemoveDeadNodes();
   LoweredRegion region;
   region.delegate_id = kXnnpackDelegateId;
   DT_ASSIGN_OR_RETURN(region.payload, Serialize(num_inputs, num_outputs));
