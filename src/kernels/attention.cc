@@ -109,16 +109,7 @@ class Attend {
   // A causal mask that the model looks up in a table is as good as positions so.
   int64_t Kept(int64_t at, int64_t begin, int64_t visible) const {
     if (!args_.mask.present() || args_.mask_key_stride != 1) return visible;
-    if (args_.mask.dtype == DType::kF32) {
-      const float* bias = args_.mask.as<float>() + at;
-      for (; visible - 8 >= begin; visible -= 8) {
-        bool any = false;
-        for (int64_t i = visible - 8; i < visible; ++i) any |= bias[i] != -INFINITY;
-        if (any) break;
-      }
-      while (visible > begin && bias[visible - 1] == -INFINITY) --visible;
-      return visible;
-    }
+    if (args_.mask.dtype == DType::kF32) return begin + vectors_.length_above_none(args_.mask.as<float>() + at + begin, visible - begin);
     const uint8_t* keep = args_.mask.as<uint8_t>() + at;
     for (uint64_t word; visible - 8 >= begin; visible -= 8) {
       std::memcpy(&word, keep + visible - 8, sizeof(word));
