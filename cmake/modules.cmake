@@ -3,7 +3,8 @@ set(DOVETAIL_RUNTIME_MODULES "" CACHE INTERNAL "modules of dovetail_runtime, in 
 #
 # Makes the static library dt_NAME of src/DIR/*.cc (none: an interface library), and the test program NAME_test of
 # src/DIR/*_test.cc. Files *_avx2.cc and *_avx512.cc are compiled for these instruction sets, on x86-64. A file *_fuzz.cc
-# becomes the fuzz target of its name, with DOVETAIL_FUZZ. With EXECUTABLE, main.cc becomes that program.
+# becomes the fuzz target of its name, with DOVETAIL_FUZZ, and *_bench.cc a program that is only built when asked for. With
+# EXECUTABLE, main.cc becomes that program.
 
 add_custom_target(unit_tests)  # every module's test program; their tests have the label "unit"
 add_custom_target(fuzzers)     # every fuzz target
@@ -94,6 +95,12 @@ function(dovetail_module dir)
     set_tests_properties(${M_NAME}_test PROPERTIES LABELS unit)
     add_dependencies(unit_tests ${M_NAME}_test)
   endif()
+  foreach(file ${benches})
+    get_filename_component(bench ${file} NAME_WE)
+    add_executable(${bench} EXCLUDE_FROM_ALL ${file})
+    dovetail_compile_flags(${bench} FALSE QUICK)
+    target_link_libraries(${bench} PRIVATE dt_${M_NAME})
+  endforeach()
   if(DOVETAIL_FUZZ)
     foreach(file ${fuzzers})
       get_filename_component(fuzzer ${file} NAME_WE)

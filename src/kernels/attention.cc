@@ -1,6 +1,7 @@
 // Attention in blocks of query rows, and of keys where rows are few; what a block does is in attention_lanes.h. The query heads that share a
 // key/value head are rows of one matrix, so keys and values are read once for all of them.
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/kernels.h"
@@ -104,13 +105,27 @@ class Attend {
     return args_.MaskRow(row / args_.rows / args_.heads, row / args_.rows % args_.heads, row % args_.rows);
   }
 
+  // How many keys are left of `visible` ones, counted from the first, without those at the end of [begin, visible) that the mask leaves out.
+  // A causal mask that the model looks up in a table is as good as positions so.
+  int64_t Kept(int64_t at, int64_t begin, int64_t visible) const {
+    if (!args_.mask.present() || args_.mask_key_stride != 1) return visible;
+    if (args_.mask.dtype == DType::kF32) return begin + vectors_.length_above_none(args_.mask.as<float>() + at + begin, visible - begin);
+    const uint8_t* keep = args_.mask.as<uint8_t>() + at;
+    for (uint64_t word; visible - 8 >= begin; visible -= 8) {
+      std::memcpy(&word, keep + visible - 8, sizeof(word));
+      if (word != 0) break;
+    }
+    while (visible > begin && !keep[visible - 1]) --visible;
+    return visible;
+  }
+
   // Attends keys [begin, end) as far as they are visible.
   void Gather(int64_t block, int64_t begin, int64_t end, const Rows& state) const {
     const int64_t first = FirstRow(block), count = Count(block), base = KvHead(block) * args_.keys;
     int64_t visible[kRows], mask_at[kRows];
     for (int64_t r = 0; r < count; ++r) {
-      visible[r] = args_.KeysOf((first + r) % args_.rows);
       mask_at[r] = MaskAt(first + r);
+      visible[r] = Kept(mask_at[r], begin, std::min(end, args_.KeysOf((first + r) % args_.rows)));
     }
     AttentionBlock b{};
     b.rows = count;
@@ -144,7 +159,9 @@ class Attend {
     if (key_scale_) score *= static_cast<double>(key_scale_[base + k]);
     const int64_t at = MaskAt(row) + k * args_.mask_key_stride;
     if (args_.mask.dtype == DType::kBool) return args_.mask.as<uint8_t>()[at] ? score : -INFINITY;
-    return args_.mask.present() ? score + static_cast<double>(args_.mask.as<float>()[at]) : score;
+    if (!args_.mask.present()) return score;
+    const float bias = args_.mask.as<float>()[at];
+    return bias == -INFINITY ? -INFINITY : score + static_cast<double>(bias);
   }
 
   // A row with a result that is no number: above, a weight of 0 times an infinite value gave NaN, though a key without weight is not

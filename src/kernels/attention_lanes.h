@@ -175,7 +175,10 @@ float Weigh(const ScoreRow& row, float scale, float* most, float* sum) {
   const auto take = [&](int64_t n) __attribute__((always_inline)) {
     Floats x = V::Load(s + k) * scale;
     if (row.key_scale) x *= n == L ? V::Load(row.key_scale + k) : V::LoadFirst(row.key_scale + k, n);
-    if (row.bias) x += V::Load(row.bias + k);
+    if (row.bias) {  // -inf also where the score is no number
+      const Floats bias = V::Load(row.bias + k);
+      x = bias == kNone ? bias : x + bias;
+    }
     if (n < L) x = V::First(x, n, V::Splat(kNone));
     largest = V::Max(x, largest);
     V::Store(s + k, x);
@@ -210,7 +213,12 @@ const float* Bias(const AttentionBlock& b, int64_t row, int64_t key, int64_t n, 
   if (b.bias && b.mask_stride == 1 && n % V::kLanes == 0) return b.bias + at;
   if (at == *held) return memory;
   *held = at;
-  for (int64_t i = 0; i < n; ++i) {
+  int64_t i = 0;
+  if (b.keep && b.mask_stride == 1) {
+    const auto* keep = reinterpret_cast<const int8_t*>(b.keep + at);
+    for (; i + V::kLanes <= n; i += V::kLanes) V::Store(memory + i, V::Load(keep + i) == 0.0f ? V::Splat(kNone) : V::Splat(0));
+  }
+  for (; i < n; ++i) {
     const int64_t from = at + i * b.mask_stride;
     memory[i] = b.bias ? b.bias[from] : b.keep[from] ? 0 : kNone;
   }

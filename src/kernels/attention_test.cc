@@ -227,6 +227,14 @@ TEST(AttentionTest, UnseenKeysDoNotMatter) {
       for (int64_t row = 0; row < rows; ++row) masked.inputs[3].view().as<uint8_t>()[row * 100 + 17] = 0;
       std::fill_n(masked.inputs[2].view().as<float>() + 17 * 16, 16, bad);
       Check(masked);
+
+      // So it is under -inf in a mask of floats, and the keys at a row's end that a mask leaves out are as if not there.
+      OpSample causal = Attention({1, 4, 2}, rows, 400, 16, 16, Floats({rows, 400}));
+      for (int64_t row = 0; row < rows; ++row)
+        std::fill_n(causal.inputs[3].view().as<float>() + row * 400 + 301 + row, 99 - row, -kInf);
+      for (size_t i : {1, 2})
+        for (int64_t key : {301 + rows - 1, int64_t{399}}) std::fill_n(causal.inputs[i].view().as<float>() + key * 16, 16, bad);
+      Check(causal);
     }
   }
 }

@@ -7,6 +7,22 @@
 namespace dovetail::lanes {
 
 template <class V>
+int64_t LengthAboveNone(const float* x, int64_t n) {
+  using Floats = typename V::Floats;
+  constexpr int64_t L = V::kLanes;
+  for (; n >= 4 * L; n -= 4 * L) {
+    Floats others = {};
+#pragma GCC unroll 4
+    for (int64_t i = 1; i <= 4; ++i) others += V::Load(x + n - i * L) == -__builtin_inff() ? Floats{} : V::Splat(1);
+    if (V::Sum(others) != 0) break;
+  }
+  for (; n >= L; n -= L)
+    if (V::Sum(V::Load(x + n - L) == -__builtin_inff() ? Floats{} : V::Splat(1)) != 0) break;
+  while (n > 0 && x[n - 1] == -__builtin_inff()) --n;
+  return n;
+}
+
+template <class V>
 void AddScaled(float* to, const float* from, float factor, int64_t n) {
   int64_t i = 0;
   for (; i + V::kLanes <= n; i += V::kLanes) V::Store(to + i, V::Load(to + i) + V::Load(from + i) * factor);

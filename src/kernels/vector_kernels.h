@@ -39,6 +39,8 @@ struct VectorKernels {
 
   void (*attend)(const AttentionBlock& block);
   void (*attend_int8)(const AttentionBlock& block);
+  // How many of the n numbers are left without the -inf at their end; n if n <= 0.
+  int64_t (*length_above_none)(const float* x, int64_t n);
   // to += from * factor
   void (*add_scaled)(float* to, const float* from, float factor, int64_t n);
   // x *= factor. False if a result is infinite or NaN.

@@ -12,6 +12,7 @@ constexpr VectorKernels Table(const char* name) {
       .name = name,
       .attend = Attend<V, float>,
       .attend_int8 = Attend<V, int8_t>,
+      .length_above_none = LengthAboveNone<V>,
       .add_scaled = AddScaled<V>,
       .scale_finite = ScaleFinite<V>,
       .quantize_row = QuantizeRow<V>,

@@ -60,7 +60,7 @@ Status Reference(const KernelContext& c) {
         score *= a.scale;
         const int64_t at = a.MaskRow(b, head, row) + k * a.mask_key_stride;
         if (a.mask.dtype == DType::kBool) score = Reader<BoolElement>(a.mask)[at] ? score : -INFINITY;
-        else if (a.mask.present()) score += Reader<double>(a.mask)[at];
+        else if (a.mask.present()) score = Reader<double>(a.mask)[at] == -INFINITY ? -INFINITY : score + Reader<double>(a.mask)[at];
         weights[static_cast<size_t>(k)] = score;
         most = std::max(most, score);
       }
@@ -84,7 +84,7 @@ Status Reference(const KernelContext& c) {
 }  // namespace
 
 // softmax(query @ key^T * scale + mask) @ value. Query head h uses key/value head h / (heads / kv_heads). Row i attends the keys that all
-// of these allow: attn_mask (bool: true; float: added to the scores; broadcastable to [batch, heads, rows, keys]), positions (keys
+// of these allow: attn_mask (bool: true; float: more than -inf, and added to the scores; broadcastable to [batch, heads, rows, keys]), positions (keys
 // 0..positions[i]), is_causal (keys 0..i). A row that attends nothing gives zeros. Batch dims are optional, of all three alike.
 constinit const OpDef kOpAttention = {
     "attention",
