@@ -298,7 +298,7 @@ class MethodEmitter {
   // A view of planned memory is that memory, which lives as long as its views. Arguments of the method have memory of their own, so views
   // from and to them are copies, and so are views of states, which may change after. Whether it was emitted.
   Result<bool> EmitView(const Node& n) {
-    if (n.op != OpId::kView) return false;
+    if (n.op != OpId::kView || shared_.options.stock) return false;
     const ValueId from = n.operands[0], to = n.results[0];
     if (arguments_.contains(from) || arguments_.contains(to)) return false;
     DT_ASSIGN_OR_RETURN(const int32_t base, Tensor(from));

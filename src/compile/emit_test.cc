@@ -20,11 +20,13 @@ struct Emitted {
   uint64_t offset(int32_t index) const { return tensor(index).allocation->offset; }
 };
 
-Emitted EmitText(const std::string& text) {
+Emitted EmitText(const std::string& text, bool stock = false) {
   Result<Module> module = Parse(text);
   EXPECT_TRUE(module.ok()) << module.status().ToString();
   EmitStats stats;
-  Result<pte::ProgramDesc> program = Emit(*module, {}, stats);
+  EmitOptions options;
+  options.stock = stock;
+  Result<pte::ProgramDesc> program = Emit(*module, options, stats);
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   Emitted e{std::move(program->methods[0]), {}};
   for (const pte::InstructionDesc& i : e.method.instructions) {
@@ -79,6 +81,20 @@ TEST(Emit, ViewsFromAndToArgumentsAndOfStatesAreCopies) {
   std::vector<std::string> names;
   for (const Call& c : e.calls) names.push_back(c.op);
   EXPECT_EQ(names, (std::vector<std::string>{"aten::view_copy", "aten::sin", "aten::view_copy", "aten::view_copy", "aten::sin"}));
+}
+
+TEST(Emit, ViewsForTheStockRuntimeAreCopies) {
+  const Emitted e = EmitText(R"(module {
+  graph @f(%x: f32[2,8]) {
+    %a = sin %x : f32[2,8]
+    %v = view %a {size=[16]} : f32[16]
+    %b = sin %v : f32[16]
+    return %b
+  }
+}
+)", true);
+  ASSERT_EQ(e.calls.size(), 3u);
+  EXPECT_EQ(e.calls[1].op, "aten::view_copy");
 }
 
 }  // namespace
