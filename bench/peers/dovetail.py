@@ -1,6 +1,7 @@
 """Dovetail itself, by its command line."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ VARIANTS = {
     "dovetail-state8": "Dovetail, `--state int8`",
 }
 VENV = "project"
-binary = ROOT / "build" / "release" / "bin" / "dovetail"  # run.py --dovetail sets another
+binary = Path(os.environ.get("DOVETAIL_BINARY") or ROOT / "build" / "release" / "bin" / "dovetail")  # run.py --dovetail sets it
 
 
 def supports(variant: str, model: str) -> bool:

@@ -37,6 +37,17 @@ def _recipe(model: str, scheme: str):
     )
 
 
+def _quantized_graph(module, calls, shapes, quantizer):
+    """What the recipe's own PT2E stage does, but for a dynamic length: that stage captures the model at the example's shapes only."""
+    import torch
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    graph = prepare_pt2e(torch.export.export(module, calls[0], dynamic_shapes=shapes, strict=True).module(), quantizer)
+    for call in calls:
+        graph(*call)
+    return convert_pt2e(graph)
+
+
 def _by_recipe(model: str, scheme: str, folder: Path) -> dict[str, float]:
     import executorch.backends.xnnpack.recipes  # noqa: F401, registers them
     import torch
@@ -49,9 +60,13 @@ def _by_recipe(model: str, scheme: str, folder: Path) -> dict[str, float]:
     if model in LANGUAGES:
         calls = [models.inputs(model)]
     shapes = models.dynamic_shapes(model)
+    recipe = _recipe(model, scheme)
     start = time.perf_counter()
     with torch.no_grad():
-        session = export(module, calls, _recipe(model, scheme), dynamic_shapes={"forward": shapes} if shapes else None)
+        if scheme == "int8" and shapes:
+            [quantizer] = recipe.quantization_recipe.quantizers
+            module = _quantized_graph(module, calls, shapes, quantizer)
+        session = export(module, calls, recipe, dynamic_shapes={"forward": shapes} if shapes else None)
         session.save_to_pte(str(_program(folder)))
     return {"seconds": time.perf_counter() - start}
 

@@ -171,19 +171,19 @@ class _Session:
             return dict(zip((i.name for i in self.session.get_inputs()), arrays, strict=True))
         tokens, positions = arrays
         binding = self.session.io_binding()
-        binding.bind_cpu_input("tokens", tokens)
-        binding.bind_cpu_input("seqlens_k", positions[-1:].astype(np.int32))
-        binding.bind_cpu_input("total", np.array(positions[-1] + 1, np.int32))
+        inputs = {"tokens": tokens, "seqlens_k": positions[-1:].astype(np.int32), "total": np.array(positions[-1] + 1, np.int32)}
+        for name, array in inputs.items():
+            binding.bind_cpu_input(name, array)
         for name, cache in self.caches.items():
             binding.bind_ortvalue_input(f"past_{name}", cache)
             binding.bind_ortvalue_output(f"present_{name}", cache)
         binding.bind_ortvalue_output("logits", self.logits)
-        return binding
+        return binding, inputs  # a binding doesn't keep its arrays alive
 
     def call(self, prepared) -> np.ndarray:
         if self.shape is None:
             return self.session.run(None, prepared)[0]
-        self.session.run_with_iobinding(prepared)
+        self.session.run_with_iobinding(prepared[0])
         return self.logits.numpy()
 
 
