@@ -43,6 +43,13 @@ HEADINGS = {
 BASE = "dovetail"
 
 
+def use_dovetail(binary: Path | None) -> None:
+    """Takes this binary, here and in workers, in place of build/release/bin/dovetail."""
+    if binary:
+        ENGINES["dovetail"].binary = binary.resolve()
+        os.environ["DOVETAIL_BINARY"] = str(binary.resolve())
+
+
 def folder_of(variant: str, model: str, scheme: str) -> Path:
     return BUILD / VARIANTS[variant] / f"{variant}.{model}.{scheme}"
 
@@ -234,9 +241,7 @@ def main() -> int:
     if options.render:
         report.write_section("run.py", render(json.loads(options.render.read_text())))
         return 0
-    if options.dovetail:
-        ENGINES["dovetail"].binary = options.dovetail.resolve()
-        os.environ["DOVETAIL_BINARY"] = str(options.dovetail.resolve())  # for workers
+    use_dovetail(options.dovetail)
     if options.install:
         ENGINES["llamacpp"].install()
     for model in options.models:

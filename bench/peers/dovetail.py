@@ -22,27 +22,29 @@ def supports(variant: str, model: str) -> bool:
     return variant == "dovetail" or model in LANGUAGES
 
 
-def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> dict[str, Any]:
+def compile_command(variant: str, model: str, scheme: str, target: Path) -> list[str]:
+    scheme_flags = {"f32": "none", "int8": "int8" if model == "mobilenet" else "int8-dynamic", "int4": "int4"}
     source = BUILD / "models" / f"{model}.pt2"
-    scheme_flags = {"f32": ["none"], "int8": ["int8" if model == "mobilenet" else "int8-dynamic"], "int4": ["int4"]}[scheme]
-    command = [str(binary), "compile", str(source), "-o", str(folder / "program.pte"), "--json", "--quantize", *scheme_flags]
+    command = [str(binary), "compile", str(source), "-o", str(target), "--json", "--quantize", scheme_flags[scheme]]
     if scheme == "int8" and model == "mobilenet":
         command += ["--calibrate", str(BUILD / "models" / "mobilenet.calibrate")]
-    if variant == "dovetail-state8":
-        command += ["--state", "int8"]
+    return [*command, "--state", "int8"] if variant == "dovetail-state8" else command
+
+
+def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> dict[str, Any]:
+    command = compile_command(variant, model, scheme, folder / "program.pte")
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     report = json.loads(done.stdout)
     result = {key: report[key] for key in ("seconds", "delegate_calls", "peak_anonymous_bytes") if key in report}
-    inspected = json.loads(subprocess.run([str(binary), "inspect", str(folder / "program.pte"), "--json"], check=True, capture_output=True, text=True).stdout)
-    operators = inspected.get("operators")
-    if isinstance(operators, list):
-        result["operator_calls"] = sum(int(o.get("count", o.get("calls", 1))) if isinstance(o, dict) else 1 for o in operators)
+    inspect = [str(binary), "inspect", str(folder / "program.pte"), "--json"]
+    operators = json.loads(subprocess.run(inspect, check=True, capture_output=True, text=True).stdout)["operators"]
+    result["operator_calls"] = sum(operator["count"] for operator in operators)
     return {**result, "file_bytes": (folder / "program.pte").stat().st_size}
 
 
 def _calls(folder: Path, work: Work) -> list[str]:
     """Files of the calls; the same work finds them there."""
-    folder = folder / f"calls-{work.prompt}-{work.calls}-{work.steps}"
+    folder = folder / f"calls-{work.prompt}-{work.calls}-{work.all_steps}"
     done, paths = folder / "done", []
     folder.mkdir(parents=True, exist_ok=True)
     inputs = work.prompt_arrays() if work.is_language else single_inputs(work.model)

@@ -59,13 +59,18 @@ def weights(model: str) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in module(model).named_parameters()}
 
 
+def write_program(model: str, net: nn.Module | None = None) -> None:
+    """Writes MODEL.pt2."""
+    (BUILD / "models").mkdir(parents=True, exist_ok=True)
+    with torch.no_grad():
+        program = torch.export.export(net or module(model), inputs(model), dynamic_shapes=dynamic_shapes(model), strict=False)
+    torch.export.save(program, BUILD / "models" / f"{model}.pt2")
+
+
 def write_common(model: str) -> None:
     """Writes what engines and run.py start from: MODEL.pt2, MODEL.inputs.npz, calibration calls, and MODEL.reference.npz."""
     folder = BUILD / "models"
     folder.mkdir(parents=True, exist_ok=True)
-    reference = folder / f"{model}.reference.npz"
-    if reference.exists():
-        return
     if model == "mobilenet":
         import accuracy_models
 
@@ -76,10 +81,9 @@ def write_common(model: str) -> None:
             np.savez(folder / "mobilenet.calibrate" / f"{index}.npz", input_0=picture.numpy())
     else:
         net = module(model)
+    write_program(model, net)
     with torch.no_grad():
-        program = torch.export.export(net, inputs(model), dynamic_shapes=dynamic_shapes(model), strict=False)
-        torch.export.save(program, folder / f"{model}.pt2")
-        _write_reference(model, net, reference)
+        _write_reference(model, net, folder / f"{model}.reference.npz")
 
 
 def _write_reference(model: str, net: nn.Module, path: Path) -> None:
