@@ -49,9 +49,9 @@ def measure(load: Callable[[], Session], work: Work) -> tuple[dict[str, Any], di
         seconds, output = timed(inputs)
         times.append(seconds)
     if not work.is_language:
-        result["call_s"], outputs["output"] = times, output
+        result["call_s"], outputs["output"] = times, output.copy()
     else:
-        result["prefill_s"], outputs["prefill"] = times, output.reshape(-1)[-output.shape[-1] :]
+        result["prefill_s"], outputs["prefill"] = times, output.reshape(-1)[-output.shape[-1] :].copy()  # may be the engine's memory
         prepared = [session.prepare(*work.step_arrays(step)) for step in range(work.all_steps)]
         times = []
         for inputs in prepared:
