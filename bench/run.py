@@ -5,7 +5,7 @@
 Every figure is of a fresh process, of which there is one for each variant in each round; the order is shuffled, and variants of one
 row run next to each other. Ratios are medians over rounds of the ratio inside a round. Programs are kept in build/peers and made
 again when they are missing, Dovetail's also when its binary is newer. Writes build/peers/run.json and a section of
-docs/benchmarks-peers.md; `--install` first fills build/peers/venv and builds llama.cpp.
+docs/benchmarks-peers.md; `--install` first fills the venvs of build/peers and builds llama.cpp.
 """
 
 import argparse
@@ -24,10 +24,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from peers import report  # noqa: E402
+from peers import install, report  # noqa: E402
 from peers.work import BUILD, LANGUAGES, ROOT, SCHEMES, Work, cosine  # noqa: E402
 
-ENGINES = {name: importlib.import_module(f"peers.{name}") for name in ("dovetail", "executorch", "llamacpp", "ort", "openvino")}
+ENGINES = {name: importlib.import_module(f"peers.{name}") for name in ("dovetail", "executorch", "llamacpp", "ort", "openvino", "litert")}
 VARIANTS = {variant: name for name, engine in ENGINES.items() for variant in engine.VARIANTS}
 TITLES = {
     "llama110m": "Llama 110M",
@@ -38,7 +38,7 @@ TITLES = {
 HEADINGS = {
     "dovetail": "Dovetail", "dovetail-state8": "Dovetail, int8 state", "executorch": "ExecuTorch, recipe",
     "executorch-tuned": "ExecuTorch, tuned", "llamacpp": "llama.cpp", "llamacpp-q8": "llama.cpp, q8_0 cache",
-    "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO",
+    "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "litert": "LiteRT",
 }  # fmt: skip
 BASE = "dovetail"
 
@@ -233,7 +233,7 @@ def main() -> int:
     parser.add_argument("--dovetail", type=Path, help="the binary (build/release/bin/dovetail)")
     parser.add_argument("--no-prepare", action="store_true", help="measure only the peers whose programs are there; some take minutes to make")
     parser.add_argument("--prepare-timeout", type=float, default=1500, help="seconds that making one program may take")
-    parser.add_argument("--install", action="store_true", help="first build llama.cpp in build/peers")
+    parser.add_argument("--install", action="store_true", help="first fill the peers' venvs from PyPI and build llama.cpp, in build/peers")
     parser.add_argument("--output", type=Path, default=BUILD / "run.json")
     parser.add_argument("--no-page", action="store_true", help="leave docs/ alone")
     parser.add_argument("--render", type=Path, help="only write the page, from this JSON")
@@ -243,7 +243,7 @@ def main() -> int:
         return 0
     use_dovetail(options.dovetail)
     if options.install:
-        ENGINES["llamacpp"].install()
+        install.everything()
     for model in options.models:
         if not (BUILD / "models" / f"{model}.reference.npz").exists():
             code = f"from peers import models; models.write_common({model!r})"

