@@ -83,7 +83,8 @@ def machine() -> str:
     found = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
     flags = set((re.search(r"^flags\s*: (.*)$", text, re.MULTILINE) or [None, ""])[1].split())
     vectors = [name for name in ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "amx_int8") if name in flags]
-    return f"{found[1] if found else platform.machine()} ({', '.join(vectors)}), {os.cpu_count()} CPUs, Linux {platform.release().split("-")[0]}"
+    release = platform.release().split("-")[0]
+    return f"{found[1] if found else platform.machine()} ({', '.join(vectors)}), {os.cpu_count()} CPUs, Linux {release}"
 
 
 def versions() -> str:
