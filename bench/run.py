@@ -96,7 +96,8 @@ def prepare(variant: str, model: str, scheme: str, allowed: bool, timeout: float
         if "seconds" not in result or "not_measured" in result:
             return {"not_measured": result.get("not_measured", "making its program failed")}
         (folder / "done").touch()
-    return last_json(log)
+    made = last_json(log)
+    return made if "seconds" in made else {"not_measured": "no record of making its program"}
 
 
 def last_json(log: Path) -> dict:
