@@ -72,6 +72,17 @@ def _tiny_llama(_: Path, *, cache_style: str, grouped_attention: bool = False) -
     return Export(module, args=_prompt(5), dynamic_shapes={"tokens": {1: length}, "input_pos": {0: length}})
 
 
+def _llama110m(_: Path, *, context: int = 256) -> Export:
+    from . import llama110m
+
+    length = Dim("seq", min=1, max=context)
+    return Export(
+        llama110m.model(context),
+        args=_prompt(8),
+        dynamic_shapes={"tokens": {1: length}, "input_pos": {0: length}},
+    )
+
+
 def _digits_cnn(_: Path) -> Export:
     """A small convolutional net for 8x8 images, random weights of a fixed seed, dynamic batch."""
     torch.manual_seed(0)
@@ -93,5 +104,7 @@ MODELS: dict[str, Callable[[Path], Export]] = {
     "llama_tiny_functional_copy": partial(_tiny_llama, cache_style="functional_copy"),
     "llama_tiny_one_hot_where": partial(_tiny_llama, cache_style="one_hot_where"),
     "llama_tiny_grouped": partial(_tiny_llama, cache_style="index_put", grouped_attention=True),
+    "llama110m": _llama110m,
+    "llama110m_4096": partial(_llama110m, context=4096),
     "digits_cnn": _digits_cnn,
 }
