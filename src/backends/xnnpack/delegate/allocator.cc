@@ -120,6 +120,11 @@ Status InitializeXnnpack() {
   return Internal("XNNPACK failed to start (status ", static_cast<int>(status), ")");
 }
 
+void CountPackedWeights(int64_t bytes) {
+  const std::lock_guard lock(mutex);
+  memory.bytes += static_cast<uint64_t>(bytes);
+}
+
 void* XnnpackAllocate(size_t size, size_t alignment) { return Allocate(size, alignment); }
 void XnnpackFree(void* p) { Free(p); }
 

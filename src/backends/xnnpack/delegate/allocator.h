@@ -19,6 +19,9 @@ XnnpackMemory GetXnnpackMemory();
 // Starts the library with our allocator, once; cheap afterwards. Thread safe.
 Status InitializeXnnpack();
 
+// Private memory of packed weights that came from elsewhere (packed_weights.h) or, negative, went; it counts in `bytes`.
+void CountPackedWeights(int64_t bytes);
+
 // Uninitialized memory. Big blocks ask for huge pages,
 // since decoding reads all weights once per token. Null when there is no memory. `alignment` is a power of two.
 void* XnnpackAllocate(size_t size, size_t alignment = 64);

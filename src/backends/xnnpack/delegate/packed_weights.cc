@@ -60,7 +60,13 @@ PackedWeights::PackedWeights(const ProgramSource* program) : program_(program) {
   used_ = WeightsFile::kHeaderBytes;
 }
 
+void PackedWeights::Count(size_t private_bytes) {
+  CountPackedWeights(static_cast<int64_t>(private_bytes) - static_cast<int64_t>(counted_));
+  counted_ = private_bytes;
+}
+
 PackedWeights::~PackedWeights() {
+  Count(0);
   XnnpackFree(spilled_);
   for (void* p : spills_) XnnpackFree(p);
   if (reservation_) ::munmap(reservation_, reservation_bytes_);
@@ -79,6 +85,10 @@ void PackedWeights::Keep(size_t size, const Hash128* key) {
   if (spilled_) {
     spills_.push_back(std::exchange(spilled_, nullptr));
     return;
+  }
+  {
+    const std::lock_guard lock(move_mutex_);
+    Count(counted_ + pending_ + size - used_);
   }
   used_ = pending_ + size;
   if (!key) return;
@@ -112,6 +122,7 @@ void PackedWeights::Map(const WeightsFile::Contents& contents) {
   ::madvise(base_, contents.bytes, MADV_HUGEPAGE);
   mapped_ = contents.bytes;
   moved_ = 0;
+  Count(0);
   calls_ = 0;
   busy_ = program_->weights.mode != WeightsMode::kShared;
   used_ = RoundUp(contents.bytes, kHugePage);
@@ -194,6 +205,7 @@ void PackedWeights::Move() {
     if (ok) ::munmap(begin + piece, static_cast<size_t>(end - (begin + piece)));
     else ::munmap(begin, static_cast<size_t>(end - begin));
   }
+  if (ok) Count(counted_ + piece);
   moved_ += piece;
   if (!ok || moved_ >= all) busy_ = false;
   if (moved_ >= all) mapped_ = 0;

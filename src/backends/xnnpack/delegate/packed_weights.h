@@ -50,6 +50,7 @@ class PackedWeights {
   void Map(const WeightsFile::Contents& contents);
   void OpenFile();
   void Move();
+  void Count(size_t private_bytes);  // packed weights in private memory are now so many
   bool SmallPagesOnly() const;  // whether the kernel maps the file with those, and memory is plentiful
 
   const ProgramSource* program_;
@@ -66,6 +67,7 @@ class PackedWeights {
 
   mutable std::mutex move_mutex_;  // guards what follows
   size_t mapped_ = 0, moved_ = 0;  // the first `mapped_` bytes are the file's, but for `moved_`
+  size_t counted_ = 0;
   uint64_t calls_ = 0;
   std::atomic<bool> busy_{false};  // whether Move has anything to do or to decide
 };
