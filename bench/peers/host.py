@@ -58,6 +58,6 @@ def measure(load: Callable[[], Session], work: Work) -> tuple[dict[str, Any], di
             seconds, output = timed(inputs)
             times.append(seconds)
         if prepared:
-            result["decode_s"], outputs["decode"] = times[WARM_STEPS:], output.reshape(-1)
+            result["decode_s"], outputs["decode"] = times[WARM_STEPS:], output.reshape(-1).copy()
     result["peak_rss_bytes"] = memory()["VmHWM"]
     return result, outputs
