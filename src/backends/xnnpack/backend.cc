@@ -49,14 +49,16 @@ bool Worthwhile(const Module&, const Graph& graph, std::span<const NodeId> nodes
   return light >= 3;
 }
 
-// One kernel of ours in place of nine nodes, each of which goes through memory; a view that costs nothing, where XNNPACK's
-// reshape copies; a permutation of whole rows, which mostly stands beside such a view.
+// Attention, since XNNPACK reads all of a cache and packs it anew in each call, and ours reads what the mask or the positions leave of it; rope,
+// one kernel of ours in place of nine nodes, each of which goes through memory; a view that costs nothing, where XNNPACK's reshape
+// copies; a permutation of whole rows, which mostly stands beside such a view.
 bool CheaperOutside(const Graph& graph, const Node& node) {
   const auto is_argument = [&](ValueId v) {
     return graph.value(v).producer == kNone || std::find(graph.outputs.begin(), graph.outputs.end(), v) != graph.outputs.end();
   };
   switch (node.op) {
-    case OpId::kRope: return true;
+    case OpId::kRope:
+    case OpId::kAttention: return true;
     case OpId::kView: return !is_argument(node.operands[0]) && !is_argument(node.results[0]);
     case OpId::kPermute: {
       const std::span<const Dim> dims = DimsOf(GetAttr(node, "dims"));
