@@ -226,7 +226,7 @@ TEST_P(LlamaPasses, StockPipelineLeavesOnlyMovesOutside) {
   ASSERT_NO_FATAL_FAILURE(RunCore());
   ASSERT_NO_FATAL_FAILURE(Run(*FindPass("additive_masks")));
   const Backend* backends[] = {&XnnpackBackend()};
-  auto report = Partition(module_, backends);
+  auto report = Partition(module_, backends, false);
   ASSERT_TRUE(report.ok()) << report.status().ToString();
   // Attention and all linears are in regions; outside is what moves data by index.
   for (NodeId id : module_.graphs[0]->order) {
