@@ -8,6 +8,7 @@ sys.path.insert(0, str(ROOT / "python"))
 
 import json  # noqa: E402
 import os  # noqa: E402
+import subprocess  # noqa: E402
 import tempfile  # noqa: E402
 
 import pytest  # noqa: E402
@@ -23,6 +24,17 @@ def dovetail():
     path = os.environ.get("DOVETAIL") or str(ROOT / "build/release/bin/dovetail")
     assert os.path.exists(path), "dovetail is not built: run ./test, or set DOVETAIL"
     return path
+
+
+@pytest.fixture(scope="session")
+def cli(dovetail):
+    """Runs the program on arguments and gives what it printed; any exit code but `code` fails the test."""
+    def call(*arguments, code=0):
+        done = subprocess.run([dovetail, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        return done
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """`dovetail bench`: made-up inputs, when it stops, its JSON, and traces and tables of --profile."""
 
 import json
-import subprocess
 
 import numpy as np
 import pytest
@@ -10,16 +9,6 @@ import torch
 from conftest import ROOT
 
 FIXTURES = "tests/fixtures"
-
-
-@pytest.fixture(scope="module")
-def cli(dovetail):
-    def call(*arguments, code=0):
-        done = subprocess.run([dovetail, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == code, done.stderr
-        return done
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import shutil
-import subprocess
 import zipfile
 
 import numpy as np
@@ -15,16 +14,6 @@ from safetensors.numpy import load_file, save_file
 from conftest import ROOT
 
 FIXTURES = ROOT / "tests" / "fixtures"
-
-
-@pytest.fixture
-def cli(dovetail):
-    def call(*arguments, code=0):
-        done = subprocess.run([dovetail, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == code, done.stderr
-        return done
-
-    return call
 
 
 def refused(cli, tmp_path, source, *parts, flags=()):

@@ -259,6 +259,8 @@ class Definer {
 
 }  // namespace
 
+bool IsBinary(U kind) { return BinaryOf(kind) != xnn_binary_invalid; }
+
 PackedOperands PackedOperandsOf(const xn::XNode& node) {
   switch (node.xnode_union_type()) {
     case U::XNNFullyConnected: {
@@ -281,7 +283,7 @@ PackedOperands PackedOperandsOf(const xn::XNode& node) {
 
 void ForEachReadInput(const xn::XNode& node, const std::function<void(uint32_t)>& f) {
   if (const PackedOperands p = PackedOperandsOf(node); p.filter != kXnnInvalidId) return f(p.input);
-  if (BinaryOf(node.xnode_union_type()) != xnn_binary_invalid) {
+  if (IsBinary(node.xnode_union_type())) {
     const auto* n = static_cast<const xn::XNNNode2x1*>(node.xnode_union());
     f(n->input1_id());
     return f(n->input2_id());

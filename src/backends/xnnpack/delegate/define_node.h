@@ -31,6 +31,9 @@ struct PackedOperands {
 };
 PackedOperands PackedOperandsOf(const xn::XNode& node);
 
+// Whether a node of that kind is an XNNNode2x1 that XNNPACK has one elementwise operator of two operands for.
+bool IsBinary(xn::XNodeUnion kind);
+
 // The ids of the other inputs: those read when the graph runs. Ids that a node of that kind leaves unused may be among them.
 void ForEachReadInput(const xn::XNode& node, const std::function<void(uint32_t)>& f);
 

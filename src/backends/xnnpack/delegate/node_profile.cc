@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/xnnpack/delegate/define_graph.h"
+#include "backends/xnnpack/delegate/define_node.h"
 
 namespace dovetail {
 namespace {
@@ -77,14 +78,7 @@ Class ClassOf(U kind) {
     case U::XNNConcatenate3:
     case U::XNNConcatenate4:
     case U::XNNConcatenate5: return Class::kCopy;
-    case U::XNNAdd:
-    case U::XNNSubtract:
-    case U::XNNMultiply:
-    case U::XNNDiv:
-    case U::XNNMinimum:
-    case U::XNNMaximum:
-    case U::XNNPReLU: return Class::kBinary;
-    default: return Class::kUnary;
+    default: return IsBinary(kind) ? Class::kBinary : Class::kUnary;
   }
 }
 

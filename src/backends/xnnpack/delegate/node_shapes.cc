@@ -122,14 +122,11 @@ XnnNodeIo IoOf(const xn::XNode& node) {
     return io;
   }
   ForEachReadInput(node, add);
+  if (IsBinary(kind)) {
+    io.output = static_cast<const xn::XNNNode2x1*>(node.xnode_union())->output_id();
+    return io;
+  }
   switch (kind) {
-    case U::XNNAdd:
-    case U::XNNSubtract:
-    case U::XNNMultiply:
-    case U::XNNDiv:
-    case U::XNNMinimum:
-    case U::XNNMaximum:
-    case U::XNNPReLU: io.output = static_cast<const xn::XNNNode2x1*>(node.xnode_union())->output_id(); break;
     case U::XNNConcatenate5: io.output = static_cast<const xn::XNNCat*>(node.xnode_union())->output_id(); break;
     case U::XNNScaledDotProductAttention: io.output = node.xnode_union_as_XNNScaledDotProductAttention()->output_id(); break;
     case U::XNNStaticTranspose: io.output = node.xnode_union_as_XNNStaticTranspose()->output_id(); break;
@@ -179,14 +176,8 @@ void NodeShapes::Infer(const std::function<std::span<const size_t>(uint32_t)>& s
 
 XnnDims NodeShapes::OutputOf(const xn::XNode& node, const XnnNodeIo& io) const {
   const XnnDims& in = dims(io.inputs[0]);
+  if (IsBinary(node.xnode_union_type())) return Broadcast(in, dims(io.inputs[1]));
   switch (node.xnode_union_type()) {
-    case U::XNNAdd:
-    case U::XNNSubtract:
-    case U::XNNMultiply:
-    case U::XNNDiv:
-    case U::XNNMinimum:
-    case U::XNNMaximum:
-    case U::XNNPReLU: return Broadcast(in, dims(io.inputs[1]));
     case U::XNNFullyConnected: {
       XnnDims out = in;
       const XnnDims& filter = dims(io.inputs[1]);
