@@ -25,8 +25,9 @@ TABLE: dict[str, list[str]] = {
     "passes": ["ir"],
     "quant": ["passes", "kernels", "format"],
     "backends": ["ir", "format"],  # the interface of all backends' compile halves
-    "lower": ["backends"],
-    "delegate": ["runtime"],
+    "api": ["base"],  # a vendor's interface, for both halves of its backend
+    "lower": ["backends", "api"],
+    "delegate": ["runtime", "api"],
     "compile": ["import", "passes", "quant", "lower"],
     "cli": ["compile", "llm", "delegate"],
 }
@@ -35,12 +36,14 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
 
 def module_of(path: str) -> str | None:
-    """The module of a path relative to src/; None outside the table. backends/<b>/ is `lower`, its delegate/ `delegate`."""
+    """The module of a path relative to src/; None outside the table. backends/<b>/ is `lower`, its delegate/ `delegate`, its api/ `api`."""
     parts = path.split("/")
     if parts[0] != "backends":
         return parts[0] if parts[0] in TABLE and len(parts) > 1 else None
     if len(parts) == 2:
         return "backends"
+    if parts[2] == "api":
+        return "api"
     return "delegate" if "delegate" in (parts[2], parts[2].split(".")[0]) else "lower"
 
 
