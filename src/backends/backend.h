@@ -1,9 +1,11 @@
 // The compile half of a backend: its lowering, which is also its support check.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
@@ -20,25 +22,30 @@ struct SharedData {
 struct LoweredRegion {
   std::string delegate_id;            // "XnnpackBackend"
   std::vector<std::byte> payload;     // without shared data
-  std::vector<SharedData> shared;
+  std::string payload_key = {};       // not empty: regions with this key have one payload, stored once
+  std::vector<SharedData> shared = {};
+  std::vector<std::pair<std::string, std::vector<std::byte>>> compile_specs = {};  // by key
 };
 
+// Functions that may hold what they work with: a vendor's library, say.
 struct Backend {
   std::string_view name;  // in --backend: "xnnpack"
   // OK if the node can be part of a region of this backend; else the reason. `node` is in `graph`.
-  Status (*check)(const Module& module, const Graph& graph, const Node& node);
+  std::function<Status(const Module& module, const Graph& graph, const Node& node)> check;
   // Whether a region of only these nodes is worth a delegate call (a lone view is not).
-  bool (*worthwhile)(const Module& module, const Graph& graph, std::span<const NodeId> nodes);
+  std::function<bool(const Module& module, const Graph& graph, std::span<const NodeId> nodes)> worthwhile;
   // The payload of a region whose nodes were all taken by `check`. May rewrite the region's own body first.
-  Result<LoweredRegion> (*lower)(const Module& module, const Region& region);
+  std::function<Result<LoweredRegion>(const Module& module, const Region& region)> lower;
   // Whether a region of this backend can update operand 0 of `update` (an index_put on a state that the result is written back to) in the
   // state's own memory: the region's result then aliases that operand, and `lower` sees it in Region::aliases. Null: never. A result that turns
   // out not to be what the state becomes loses its alias again.
-  bool (*updates_in_place)(const Module& module, const Graph& graph, const Node& update) = nullptr;
+  std::function<bool(const Module& module, const Graph& graph, const Node& update)> updates_in_place = nullptr;
   // Whether our runtime's kernel does the node with less work than this backend: at a region's border it stays outside. Null: none.
-  bool (*cheaper_outside)(const Graph& graph, const Node& node) = nullptr;
+  std::function<bool(const Graph& graph, const Node& node)> cheaper_outside = nullptr;
   // Whether there is a lowering of the operator at all, for the table that `dovetail ops` prints.
-  bool (*lowers)(OpId op) = nullptr;
+  std::function<bool(OpId op)> lowers = nullptr;
+  // Called once before `lower` is asked for the first region of a module, by backends that lower several regions together. Null: nothing to do.
+  std::function<Status(const Module& module)> begin = nullptr;
 };
 
 }  // namespace dovetail

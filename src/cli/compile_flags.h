@@ -11,7 +11,7 @@
 namespace dovetail::cli {
 
 struct CompileFlags {
-  std::string model, quantize = "none", state = "float", runtime = "dovetail", backends = "xnnpack,cpu";
+  std::string model, quantize = "none", state = "float", runtime = "dovetail", backends = "xnnpack,cpu", qnn_library, soc;
   std::vector<std::string> methods, calibrate, keep_float;
   std::map<std::string, std::vector<std::string>> not_built;  // flags of the contract that later versions have
 

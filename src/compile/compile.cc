@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "backends/qnn/backend.h"
 #include "backends/xnnpack/backend.h"
 #include "compile/emit.h"
 #include "compile/lower_states.h"
@@ -16,11 +17,26 @@
 namespace dovetail {
 namespace {
 
-Result<std::vector<const Backend*>> FindBackends(const std::vector<std::string>& names) {
-  std::vector<const Backend*> backends;
-  for (const std::string& name : names) {
-    if (name == "xnnpack") backends.push_back(&XnnpackBackend());
-    else if (name != "cpu") return InvalidArgument("unknown backend '", name, "'; there are xnnpack and cpu");
+struct Backends {
+  std::vector<const Backend*> order;
+  std::vector<std::unique_ptr<Backend>> owned;
+};
+
+Result<Backends> FindBackends(const CompileOptions& options) {
+  Backends backends;
+  for (const std::string& name : options.backends) {
+    if (name == "xnnpack") {
+      backends.order.push_back(&XnnpackBackend());
+    } else if (name == "qnn") {
+      if (options.qnn_soc.empty()) return InvalidArgument("the backend qnn needs --soc, the chip to compile for: ", qnn::ListSocs());
+      DT_ASSIGN_OR_RETURN(const qnn::Soc* soc, qnn::FindSoc(options.qnn_soc));
+      DT_ASSIGN_OR_RETURN(const qnn::Library* library, qnn::Library::Open(options.qnn_library));
+      DT_ASSIGN_OR_RETURN(std::shared_ptr<qnn::Device> device, qnn::Device::Create(*library, *soc));
+      backends.owned.push_back(std::make_unique<Backend>(MakeQnnBackend(std::move(device))));
+      backends.order.push_back(backends.owned.back().get());
+    } else if (name != "cpu") {
+      return InvalidArgument("unknown backend '", name, "'; there are xnnpack, qnn and cpu");
+    }
   }
   return backends;
 }
@@ -76,7 +92,7 @@ void WarnOfSlowProducts(const Module& module, QuantizeReport& report) {
 
 Status RunNamed(std::string_view pass, Module& module) { return RunPass(*FindPass(pass), module); }
 
-Result<Module> Prepare(const std::string& input, const CompileOptions& options, const std::vector<const Backend*>& backends, CompileReport& report) {
+Result<Module> Prepare(const std::string& input, const CompileOptions& options, std::span<const Backend* const> backends, CompileReport& report) {
   DT_ASSIGN_OR_RETURN(Module module, ImportAndOptimize(input, options));
   ReportQuantizedLayers(module, report.quantize);  // those that come quantized; they stay as they are
   if (options.quantize.scheme || options.quantize.int8_states) {
@@ -116,8 +132,8 @@ Result<Module> ImportAndOptimize(const std::string& input, const CompileOptions&
 
 Result<CompileReport> ExplainFile(const std::string& input, const CompileOptions& options) {
   CompileReport report;
-  DT_ASSIGN_OR_RETURN(const std::vector<const Backend*> backends, FindBackends(options.backends));
-  DT_ASSIGN_OR_RETURN([[maybe_unused]] const Module module, Prepare(input, options, backends, report));
+  DT_ASSIGN_OR_RETURN(const Backends backends, FindBackends(options));
+  DT_ASSIGN_OR_RETURN([[maybe_unused]] const Module module, Prepare(input, options, backends.order, report));
   return report;
 }
 
@@ -126,8 +142,8 @@ Result<CompileReport> CompileFile(const std::string& input, const std::string& o
   MemorySampler sampler;
   CompileReport report;
   DT_RETURN_IF_ERROR(CheckOutput(output, input, options));
-  DT_ASSIGN_OR_RETURN(const std::vector<const Backend*> backends, FindBackends(options.backends));
-  DT_ASSIGN_OR_RETURN(Module module, Prepare(input, options, backends, report));
+  DT_ASSIGN_OR_RETURN(const Backends backends, FindBackends(options));
+  DT_ASSIGN_OR_RETURN(Module module, Prepare(input, options, backends.order, report));
   const StateSets before = CollectStates(module);
   DT_RETURN_IF_ERROR(LowerStates(module, options.stock_runtime));
   DT_RETURN_IF_ERROR(Verify(module));
@@ -135,7 +151,7 @@ Result<CompileReport> CompileFile(const std::string& input, const std::string& o
   EmitStats stats;
   const QuantizeOptions& q = options.quantize;
   const QuantizationInfo quantization{q.scheme ? std::string(q.scheme->name) : std::string(), q.int8_states ? "int8" : "", q.keep_float};
-  Result<pte::ProgramDesc> program = Emit(module, {backends, options.stock_runtime, quantization}, stats);
+  Result<pte::ProgramDesc> program = Emit(module, {backends.order, options.stock_runtime, quantization}, stats);
   if (!program.ok()) return std::move(program).status().While(StrCat("compiling '", input, "'"));
   DT_ASSIGN_OR_RETURN(report.output_bytes, pte::WritePte(*program, output));
   report.planned_bytes = stats.planned_bytes;

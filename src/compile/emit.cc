@@ -44,6 +44,7 @@ struct Shared {
   pte::ProgramDesc program;
   std::map<uint32_t, uint32_t> constant_index;              // Module constant -> 1-based index into program.constants
   std::map<const void*, std::string> key_of_storage;   // of shared data already stored
+  std::map<std::string, uint32_t> blob_of_key;         // of payloads that regions share
   std::map<std::string, size_t> named;                      // key -> index into named_data
   std::map<std::string, const Constant*> constant_of_key;   // null: made by a lowering
   std::vector<pte::AllocationDesc> state_place;             // by state
@@ -262,10 +263,20 @@ class MethodEmitter {
       if (b->name == n.region->backend) backend = b;
     if (!backend) return Internal("no backend '", n.region->backend, "'");
     DT_ASSIGN_OR_RETURN(LoweredRegion lowered, backend->lower(module_, *n.region));
-    shared_.program.delegate_blobs.push_back(Payload::Owned(std::move(lowered.payload)));
     pte::DelegateDesc d;
     d.id = lowered.delegate_id;
-    d.blob_index = static_cast<uint32_t>(shared_.program.delegate_blobs.size() - 1);
+    const auto known_payload = shared_.blob_of_key.find(lowered.payload_key);
+    if (!lowered.payload_key.empty() && known_payload != shared_.blob_of_key.end()) {
+      d.blob_index = known_payload->second;
+    } else {
+      d.blob_index = static_cast<uint32_t>(shared_.program.delegate_blobs.size());
+      shared_.blob_of_key[lowered.payload_key] = d.blob_index;
+      shared_.program.delegate_blobs.push_back(Payload::Owned(std::move(lowered.payload)));
+    }
+    for (const auto& [key, bytes] : lowered.compile_specs) {
+      const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
+      d.compile_specs.push_back({key, {first, first + bytes.size()}});
+    }
     method_.delegates.push_back(std::move(d));
     for (SharedData& data : lowered.shared) {
       if (auto known = shared_.named.find(data.key); known != shared_.named.end()) {
@@ -439,7 +450,7 @@ bool IsStockOperator(std::string_view name) {
 }
 
 Result<pte::ProgramDesc> Emit(const Module& module, const EmitOptions& options, EmitStats& stats) {
-  Shared shared{module, options, {}, {}, {}, {}, {}, {}, {}, 0, {}, {}};
+  Shared shared{module, options, {}, {}, {}, {}, {}, {}, {}, {}, 0, {}, {}};
   shared.meta.symbols = module.symbols;
   shared.meta.quantization = options.quantization;
   shared.program.inline_delegate_blobs = options.stock;
@@ -458,6 +469,8 @@ Result<pte::ProgramDesc> Emit(const Module& module, const EmitOptions& options, 
     shared.state_initial.push_back(initial);
     stats.state_bytes += s.initial.nbytes();
   }
+  for (const Backend* b : options.backends)
+    if (b->begin) DT_RETURN_IF_ERROR(b->begin(module));
   for (const auto& g : module.graphs) {
     DT_ASSIGN_OR_RETURN(pte::MethodDesc method, MethodEmitter(shared, *g).Run(stats));
     shared.program.methods.push_back(std::move(method));

@@ -26,11 +26,11 @@ bool FromTwo(const Module&, const Graph&, std::span<const NodeId> nodes) { retur
 
 bool IsNeg(const Graph&, const Node& n) { return n.op == OpId::kNeg; }
 
-constexpr Backend kMost = {"most", CheckMost, Always, nullptr};
-constexpr Backend kMostFromTwo = {"most", CheckMost, FromTwo, nullptr};
-constexpr Backend kNoBorderingNeg = {"most", CheckMost, Always, nullptr, nullptr, IsNeg};
-constexpr Backend kNoBorderingNegFromTwo = {"most", CheckMost, FromTwo, nullptr, nullptr, IsNeg};
-constexpr Backend kFew = {"few", CheckFew, FromTwo, nullptr};
+const Backend kMost = {"most", CheckMost, Always, nullptr};
+const Backend kMostFromTwo = {"most", CheckMost, FromTwo, nullptr};
+const Backend kNoBorderingNeg = {"most", CheckMost, Always, nullptr, nullptr, IsNeg};
+const Backend kNoBorderingNegFromTwo = {"most", CheckMost, FromTwo, nullptr, nullptr, IsNeg};
+const Backend kFew = {"few", CheckFew, FromTwo, nullptr};
 
 struct Parts {
   Module module;

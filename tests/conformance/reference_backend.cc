@@ -82,15 +82,15 @@ class ReferenceDelegate final : public Delegate {
 }  // namespace
 
 const Backend& ReferenceBackend() {
-  static constexpr Backend kBackend = {"reference", CheckAll, Always, Lower};
+  static const Backend kBackend = {"reference", CheckAll, Always, Lower};
   return kBackend;
 }
 const Backend& InPlaceReferenceBackend() {
-  static constexpr Backend kBackend = {"reference", CheckAll, Always, Lower, AlwaysInPlace};
+  static const Backend kBackend = {"reference", CheckAll, Always, Lower, AlwaysInPlace};
   return kBackend;
 }
 const Backend& StateReferenceBackend() {
-  static constexpr Backend kBackend = {"reference", CheckUpdates, Always, Lower, AlwaysInPlace};
+  static const Backend kBackend = {"reference", CheckUpdates, Always, Lower, AlwaysInPlace};
   return kBackend;
 }
 

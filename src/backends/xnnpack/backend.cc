@@ -99,7 +99,7 @@ LowerFn FindLowering(OpId op) {
 }  // namespace xnnpack
 
 const Backend& XnnpackBackend() {
-  static constexpr Backend kBackend = {"xnnpack", Check, Worthwhile, Lower, nullptr, CheaperOutside, [](OpId op) { return xnnpack::FindLowering(op) != nullptr; }};
+  static const Backend kBackend = {"xnnpack", Check, Worthwhile, Lower, nullptr, CheaperOutside, [](OpId op) { return xnnpack::FindLowering(op) != nullptr; }};
   return kBackend;
 }
 

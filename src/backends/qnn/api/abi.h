@@ -187,6 +187,7 @@ inline constexpr uint32_t kCustomOption = 0;
 // HTP: options of a device, of a graph.
 inline constexpr uint32_t kHtpDeviceSoc = 0, kHtpDeviceArch = 1;
 inline constexpr uint32_t kHtpGraphOptimization = 1, kHtpGraphPrecision = 2;
+inline constexpr size_t kHtpGraphValueWord = 2;       // where the value lies in a graph's custom config, in words of 32 bits
 inline constexpr uint32_t kHtpPrecisionFloat16 = 0;  // of kHtpGraphPrecision: f32 tensors are computed in f16
 
 enum class LogLevel : uint32_t { kError = 1, kWarn = 2, kInfo = 3, kVerbose = 4, kDebug = 5 };

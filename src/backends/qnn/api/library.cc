@@ -163,6 +163,17 @@ Result<std::vector<std::byte>> Context::Binary() const {
   return binary;
 }
 
+Result<abi::Handle> Context::CreateGraph(const std::string& name, bool floats) const {
+  const Library& library = device_->library();
+  uint32_t precision[4] = {abi::kHtpGraphPrecision};
+  precision[abi::kHtpGraphValueWord] = abi::kHtpPrecisionFloat16;
+  const abi::CustomConfig config = {abi::kCustomOption, precision};
+  const abi::CustomConfig* configs[] = {&config, nullptr};
+  abi::Handle graph = nullptr;
+  DT_RETURN_IF_ERROR(library.Check(library.functions().graph_create(context_, name.c_str(), floats ? configs : nullptr, &graph), "QnnGraph_create"));
+  return graph;
+}
+
 Result<abi::Handle> Context::Graph(const std::string& name) const {
   abi::Handle graph = nullptr;
   const Library& library = device_->library();

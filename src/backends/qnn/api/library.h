@@ -73,6 +73,8 @@ class Context {
 
   const Device& device() const { return *device_; }
   abi::Handle handle() const { return context_; }
+  // An empty graph; `floats`: it has f32 tensors, which are computed in f16.
+  Result<abi::Handle> CreateGraph(const std::string& name, bool floats) const;
   // After all graphs were finalized.
   Result<std::vector<std::byte>> Binary() const;
   Result<abi::Handle> Graph(const std::string& name) const;  // of a context from a binary

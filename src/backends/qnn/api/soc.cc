@@ -17,13 +17,16 @@ constexpr Soc kSocs[] = {
 
 std::span<const Soc> Socs() { return kSocs; }
 
+std::string ListSocs() {
+  std::string list;
+  for (const Soc& soc : kSocs) list += StrCat(list.empty() ? "" : ", ", soc.name);
+  return list;
+}
+
 Result<const Soc*> FindSoc(std::string_view name) {
-  std::string known;
-  for (const Soc& soc : kSocs) {
+  for (const Soc& soc : kSocs)
     if (soc.name.size() == name.size() && strncasecmp(soc.name.data(), name.data(), name.size()) == 0) return &soc;
-    known += StrCat(known.empty() ? "" : ", ", soc.name);
-  }
-  return InvalidArgument("unknown SoC '", name, "'; there are ", known);
+  return InvalidArgument("unknown SoC '", name, "'; there are ", ListSocs());
 }
 
 std::string DescribeSoc(uint32_t model) {

@@ -1,0 +1,154 @@
+#include "backends/qnn/backend.h"
+
+#include <algorithm>
+#include <map>
+
+#include "backends/qnn/lowering.h"
+#include "format/qnn_blob.h"
+#include "ops/infer_util.h"
+
+namespace dovetail {
+namespace qnn {
+
+LowerFn FindLowering(OpId op) {
+  for (LowerFn (*find)(OpId) : {FindElementwise, FindMovement, FindIndexing, FindAlgebra, FindSpatial})
+    if (LowerFn lower = find(op)) return lower;
+  return nullptr;
+}
+
+namespace {
+
+Status Check(const Device& device, const Module& module, const Graph& graph, const Node& node) {
+  if (node.op == OpId::kConst) return OkStatus();
+  const LowerFn lower = FindLowering(node.op);
+  if (!lower) return Unsupported("QNN: no lowering of ", GetOp(node.op).name);
+  Lowering checking(module, graph, device, nullptr);
+  lower(checking, node);
+  return checking.status();
+}
+
+// What only turns numbers from one form into another.
+bool IsConversion(OpId op) {
+  switch (op) {
+    case OpId::kQuantize:
+    case OpId::kDequantize:
+    case OpId::kToDtype:
+    case OpId::kView:
+    case OpId::kClone:
+    case OpId::kPermute:
+    case OpId::kExpand:
+    case OpId::kSlice: return true;
+    default: return false;
+  }
+}
+
+bool UsesFloats(const Graph& graph) {
+  for (NodeId id : graph.order)
+    for (ValueId v : graph.node(id).results)
+      if (graph.type(v).dtype == DType::kF32 && graph.node(id).op != OpId::kConst && graph.node(id).op != OpId::kDequantize) return true;
+  return false;
+}
+
+class QnnCompiler {
+ public:
+  explicit QnnCompiler(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+
+  const Device& device() const { return *device_; }
+
+  Status Begin(const Module& module) {
+    contexts_.clear();
+    place_.clear();
+    std::vector<std::vector<std::pair<std::string, const Region*>>> groups;
+    for (const auto& g : module.graphs) {
+      size_t index = 0;
+      for (NodeId id : g->order) {
+        const Region* region = g->node(id).region.get();
+        if (!region || region->backend != "qnn") continue;
+        if (index == groups.size()) groups.emplace_back();
+        groups[index].emplace_back(g->name, region);
+        place_[region] = index++;
+      }
+    }
+    for (const auto& group : groups) {
+      DT_ASSIGN_OR_RETURN(Binary binary, MakeContext(module, group));
+      contexts_.push_back(std::move(binary));
+    }
+    return OkStatus();
+  }
+
+  Result<LoweredRegion> Lower(const Region& region) {
+    const auto place = place_.find(&region);
+    if (place == place_.end()) return Internal("a region that was not there at first");
+    const Binary& binary = contexts_[place->second];
+    LoweredRegion lowered;
+    lowered.delegate_id = kQnnDelegateId;
+    lowered.payload = binary.blob;
+    lowered.payload_key = StrCat("qnn.", place->second);
+    const Soc& soc = device_->soc();
+    lowered.compile_specs.emplace_back(kQnnCompileSpecKey, QnnCompileSpec(soc.model, soc.arch, soc.vtcm_mb, binary.floats));
+    return lowered;
+  }
+
+ private:
+  struct Binary {
+    std::vector<std::byte> blob;
+    bool floats = false;
+  };
+
+  Result<Binary> MakeContext(const Module& module, const std::vector<std::pair<std::string, const Region*>>& group) {
+    Binary result;
+    DT_ASSIGN_OR_RETURN(const std::unique_ptr<Context> context, Context::Create(device_));
+    for (const auto& [name, region] : group) {
+      const bool floats = UsesFloats(*region->body);
+      result.floats |= floats;
+      DT_RETURN_IF_ERROR(MakeGraph(module, *context, name, *region, floats).While(StrCat("making QNN graph '", name, "' for ", device_->soc().name)));
+    }
+    DT_ASSIGN_OR_RETURN(std::vector<std::byte> binary, context->Binary());
+    result.blob = WriteQnnBlob(binary);
+    return result;
+  }
+
+  Status MakeGraph(const Module& module, const Context& context, const std::string& name, const Region& region, bool floats) {
+    const Library& library = device_->library();
+    DT_ASSIGN_OR_RETURN(const abi::Handle graph, context.CreateGraph(name, floats));
+    const Graph& body = *region.body;
+    Lowering emitting(module, body, *device_, graph);
+    emitting.BindArguments();
+    DT_RETURN_IF_ERROR(emitting.status());
+    for (NodeId id : body.order) {
+      const Node& node = body.node(id);
+      if (node.op == OpId::kConst) continue;
+      const LowerFn lower = FindLowering(node.op);
+      if (!lower) return Unsupported("QNN: no lowering of ", GetOp(node.op).name).At(DescribeNode(body, node), DescribeSource(module, node));
+      lower(emitting, node);
+      if (emitting.failed()) return emitting.status().At(DescribeNode(body, node), DescribeSource(module, node));
+    }
+    emitting.Finish();
+    DT_RETURN_IF_ERROR(emitting.status());
+    return library.Check(library.functions().graph_finalize(graph, nullptr, nullptr), "QnnGraph_finalize");
+  }
+
+  std::shared_ptr<Device> device_;
+  std::map<const Region*, size_t> place_;
+  std::vector<Binary> contexts_;
+};
+
+}  // namespace
+}  // namespace qnn
+
+Backend MakeQnnBackend(std::shared_ptr<qnn::Device> device) {
+  auto compiler = std::make_shared<qnn::QnnCompiler>(std::move(device));
+  Backend b;
+  b.name = "qnn";
+  b.check = [compiler](const Module& m, const Graph& g, const Node& n) { return qnn::Check(compiler->device(), m, g, n); };
+  b.worthwhile = [](const Module&, const Graph& graph, std::span<const NodeId> nodes) {
+    return std::any_of(nodes.begin(), nodes.end(), [&](NodeId id) { return !qnn::IsConversion(graph.node(id).op); });
+  };
+  b.begin = [compiler](const Module& m) { return compiler->Begin(m); };
+  b.lower = [compiler](const Module&, const Region& r) { return compiler->Lower(r); };
+  b.updates_in_place = [](const Module&, const Graph&, const Node&) { return true; };
+  b.lowers = [](OpId op) { return qnn::FindLowering(op) != nullptr; };
+  return b;
+}
+
+}  // namespace dovetail

@@ -1,0 +1,16 @@
+// The qnn backend: regions become context binaries for the tensor processor of one chip, which ExecuTorch's QnnBackend runs as well as our delegate.
+//
+// What the library itself says of an operator decides what goes into a region. The first regions of all methods become graphs of one context, and so do the
+// second ones and so on, so that prefill and decode share weights. A graph has the name of its method. A state that a region updates is an operand and a
+// result of it.
+#pragma once
+
+#include "backends/backend.h"
+#include "backends/qnn/api/library.h"
+
+namespace dovetail {
+
+// fp16: f32 values are computed in 16 bits.
+Backend MakeQnnBackend(std::shared_ptr<qnn::Device> device);
+
+}  // namespace dovetail

@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backends/qnn/lowering.h"
+#include "ops/infer_util.h"
+
+namespace dovetail::qnn {
+namespace {
+
+// [N, K], N the product of all dims but the last.
+Dims AsRows(const Dims& dims) {
+  uint32_t n = 1;
+  for (size_t i = 0; i + 1 < dims.size(); ++i) n *= dims[i];
+  return {n, dims.back()};
+}
+
+void Linear(Lowering& l, const Node& n) {
+  const ValueId bias = GetOperand(n, "bias");
+  const Constant* weight = l.ConstantOf(GetOperand(n, "weight"));
+  if (!weight || (bias != kNone && !l.ConstantOf(bias))) return l.Fail("a linear layer whose weight is not a constant");
+  const Id x = l.In(n.operands[0]);
+  std::vector<Id> in = {l.Reshape(x, AsRows(l.dims(x))), l.In(GetOperand(n, "weight"))};
+  if (bias != kNone) in.push_back(l.In(bias));
+  const Dims result = l.DimsOf(n.results[0]);
+  const Id y = l.Temp(AsRows(result), l.TypeOf(n.results[0]));
+  l.Op("FullyConnected", in, {y});
+  l.ReshapeInto(y, l.Out(n.results[0]));
+}
+
+// The scales of a 4-bit weight with blocks as a scale per row times factors 1..16, which is all that the hardware has. Empty if they are not such.
+bool SplitScales(const std::vector<float>& scales, size_t rows, QnnWeight* w) {
+  const size_t blocks = scales.size() / rows;
+  for (size_t r = 0; r < rows; ++r) {
+    const float most = *std::max_element(scales.begin() + static_cast<ptrdiff_t>(r * blocks), scales.begin() + static_cast<ptrdiff_t>((r + 1) * blocks));
+    bool found = false;
+    for (int k = 16; k >= 1 && !found; --k) {
+      const float base = most / static_cast<float>(k);
+      std::vector<uint8_t> factors;
+      for (size_t b = 0; b < blocks; ++b) {
+        const float f = scales[r * blocks + b] / base, whole = std::nearbyint(f);
+        if (std::abs(f - whole) > 1e-3f || whole < 1 || whole > 16) break;
+        factors.push_back(static_cast<uint8_t>(whole));
+      }
+      found = factors.size() == blocks;
+      if (!found) continue;
+      w->scales.push_back(base);
+      w->block_factors.insert(w->block_factors.end(), factors.begin(), factors.end());
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+std::vector<float> ScalesOf(Lowering& l, const Constant& c) {
+  if (c.type.dtype == DType::kF32) return l.FloatsOf(c);
+  if (c.type.dtype != DType::kBF16) l.Fail("weight scales that are neither f32 nor bf16");
+  const std::vector<std::byte> data = l.DataOf(c);
+  std::vector<float> scales(data.size() / 2);
+  for (size_t i = 0; i < scales.size(); ++i) {
+    uint16_t half;
+    std::memcpy(&half, data.data() + i * 2, 2);
+    const uint32_t bits = static_cast<uint32_t>(half) << 16;
+    std::memcpy(&scales[i], &bits, 4);
+  }
+  return scales;
+}
+
+// As a convolution of 1 x 1, which has all forms of weights: [1, 1, N, K] * [1, 1, K, out].
+void QuantizedLinear(Lowering& l, const Node& n) {
+  const Constant* weight = l.ConstantOf(GetOperand(n, "weight"));
+  const Constant* scale = l.ConstantOf(GetOperand(n, "weight_scale"));
+  const ValueId bias = GetOperand(n, "bias"), input = GetOperand(n, "input");
+  if (!weight || !scale || (bias != kNone && !l.ConstantOf(bias))) return l.Fail("a quantized linear layer whose weight is not a constant");
+  if (GetOperand(n, "input_scale") != kNone || !l.type(input).per_tensor()) return l.Fail("a linear layer whose input is not of fixed point");
+  const Dims result = l.DimsOf(n.results[0]);
+  const bool packed = weight->type.quant.kind == QuantParams::Kind::kPerBlock;
+  const uint32_t out = result.back();
+  const Id x = l.In(input);
+  const uint32_t in = l.dims(x).back();
+  if (weight->type.shape.numel() != Dim(static_cast<int64_t>(out) * in / (packed ? 2 : 1))) return l.Fail("a quantized weight of another shape");
+  QnnWeight w;
+  w.dims = {1, 1, in, out};
+  w.axis = 3;
+  w.bits = packed ? 4 : weight->type.quant.bits;
+  if (packed) {
+    if (!SplitScales(ScalesOf(l, *scale), out, &w)) return l.Fail("4-bit blocks whose scales are not multiples of one per row; quantize with qnn-16a4w");
+  } else {
+    w.scales = ScalesOf(l, *scale);
+  }
+  if (w.scales.size() != out) return l.Fail("a quantized weight with another number of scales");
+  w.make = [&l, weight, packed, in, out] {
+    const std::vector<std::byte> from = l.DataOf(*weight);
+    std::vector<std::byte> to(static_cast<size_t>(in) * out);
+    for (size_t o = 0; o < out; ++o)
+      for (size_t i = 0; i < in; ++i) {
+        const size_t at = o * in + i;
+        int v = packed ? (static_cast<int>(from[at / 2]) >> (at % 2 * 4) & 15) - 8 : static_cast<int8_t>(from[at]);
+        to[i * out + o] = static_cast<std::byte>(static_cast<int8_t>(v));
+      }
+    return to;
+  };
+  const Dims rows = AsRows(l.dims(x));
+  std::vector<Id> operands = {l.Reshape(x, {1, 1, rows[0], in}), l.Weight(w, weight->name)};
+  if (bias != kNone) operands.push_back(l.Bias(*l.ConstantOf(bias), l.qnn_type(x).scale, w.scales));
+  const Id y = l.Temp({1, 1, rows[0], out}, l.TypeOf(n.results[0]));
+  l.Op("Conv2d", operands, {y}, {Uints("stride", {2}, {1, 1}), Uints("pad_amount", {2, 2}, {0, 0, 0, 0}), Uints("dilation", {2}, {1, 1})});
+  l.ReshapeInto(y, l.Out(n.results[0]));
+}
+
+// If `v` is a permutation that swaps its last two dims, what it permutes.
+ValueId Swapped(Lowering& l, ValueId v) {
+  const Node* n = l.graph().producer_if(v, OpId::kPermute);
+  const size_t rank = l.type(v).rank();
+  if (!n || rank < 2 || l.checking()) return kNone;
+  const std::span<const Dim> dims = DimsOf(GetAttr(*n, "dims"));
+  for (size_t i = 0; i < rank; ++i) {
+    const int64_t want = static_cast<int64_t>(i + 2 < rank ? i : i + 2 == rank ? rank - 1 : rank - 2);
+    if (!dims[i].is_constant() || (dims[i].value() + static_cast<int64_t>(rank)) % static_cast<int64_t>(rank) != want) return kNone;
+  }
+  return n->operands[0];
+}
+
+void MatMul(Lowering& l, const Node& n) {
+  const ValueId swapped = Swapped(l, n.operands[1]);
+  if (l.type(n.operands[0]).rank() < 2 || l.type(n.operands[1]).rank() < 2) return l.Fail("a product with a vector");
+  const Id a = l.In(n.operands[0]), b = l.In(swapped == kNone ? n.operands[1] : swapped);
+  l.Op("MatMul", {a, b}, {l.Out(n.results[0])}, {Bool("transpose_in0", false), Bool("transpose_in1", swapped != kNone)});
+}
+
+void Softmax(Lowering& l, const Node& n) {
+  const Result<size_t> axis = NormalizeAxis(GetAttr(n, "dim").Int(), l.type(n.results[0]).rank());
+  if (!axis.ok()) return l.Fail("a softmax along a bad dimension");
+  l.Op("Softmax", {l.In(n.operands[0])}, {l.Out(n.results[0])}, {Uint("axis", *axis)});
+}
+
+void RmsNorm(Lowering& l, const Node& n) {
+  const Id x = l.In(n.operands[0]);
+  const uint32_t last = static_cast<uint32_t>(l.dims(x).size() - 1);
+  l.Op("RmsNorm", {x, l.In(n.operands[1])}, {l.Out(n.results[0])}, {Float("epsilon", GetAttr(n, "eps").Number()), Uints("axes", {1}, {last})});
+}
+
+void Reduce(Lowering& l, const Node& n) {
+  const size_t rank = l.type(n.operands[0]).rank();
+  std::vector<int64_t> axes;
+  const Attr& attr = GetAttr(n, "dim");
+  if (!attr.is_none())
+    for (Dim d : DimsOf(attr)) {
+      const Result<size_t> axis = NormalizeAxis(d.value(), rank);
+      if (!axis.ok()) return l.Fail("a reduction along a bad dimension");
+      axes.push_back(static_cast<int64_t>(*axis));
+    }
+  if (axes.empty())
+    for (size_t i = 0; i < rank; ++i) axes.push_back(static_cast<int64_t>(i));
+  // Over dims that channels last has elsewhere.
+  const bool last = rank == 4 && l.OnlyChannelsLast(n.operands[0]);
+  const bool keep = GetAttr(n, "keepdim").Bool();
+  const bool image = last && axes.size() == 2 && std::min(axes[0], axes[1]) == 2;
+  const Id x = l.In(n.operands[0], image ? Order::kChannelsLast : Order::kPlain);
+  if (image) axes = {1, 2};
+  const std::string_view op = n.op == OpId::kMean ? "ReduceMean" : n.op == OpId::kSum ? "ReduceSum" : "ReduceMax";
+  const std::vector<QnnParam> params = {Uints("axes", {static_cast<uint32_t>(axes.size())}, axes), Bool("keep_dims", keep)};
+  l.Op(op, {x}, {l.Out(n.results[0], image && keep ? Order::kChannelsLast : Order::kPlain)}, params);
+}
+
+}  // namespace
+
+LowerFn FindAlgebra(OpId op) {
+  switch (op) {
+    case OpId::kLinear: return Linear;
+    case OpId::kQuantizedLinear: return QuantizedLinear;
+    case OpId::kBmm:
+    case OpId::kMatmul: return MatMul;
+    case OpId::kSoftmax: return Softmax;
+    case OpId::kRmsNorm: return RmsNorm;
+    case OpId::kMean:
+    case OpId::kSum:
+    case OpId::kAmax: return Reduce;
+    default: return nullptr;
+  }
+}
+
+}  // namespace dovetail::qnn

@@ -1,0 +1,144 @@
+#include <algorithm>
+
+#include "backends/qnn/lowering.h"
+
+namespace dovetail::qnn {
+namespace {
+
+// Channels last where all operands that are not constants exist so alone; a constant goes with them if its dims line up.
+Order CommonOrder(Lowering& l, std::span<const ValueId> operands) {
+  bool any = false;
+  for (ValueId v : operands) {
+    if (l.ConstantOf(v)) {
+      if (l.type(v).rank() > 4) return Order::kPlain;
+    } else if (l.OnlyChannelsLast(v) && l.type(v).rank() == 4) {
+      any = true;
+    } else {
+      return Order::kPlain;
+    }
+  }
+  return any ? Order::kChannelsLast : Order::kPlain;
+}
+
+void Same(Lowering& l, const Node& n, std::string_view op, size_t operands, const std::vector<QnnParam>& params = {}) {
+  const std::span<const ValueId> data(n.operands.data(), operands);
+  const Order order = CommonOrder(l, data);
+  std::vector<Id> in;
+  for (ValueId v : data) in.push_back(l.In(v, order));
+  l.Op(op, in, {l.Out(n.results[0], order)}, params);
+}
+
+template <char const* Name>
+void Unary(Lowering& l, const Node& n) {
+  Same(l, n, Name, 1);
+}
+template <char const* Name>
+void Binary(Lowering& l, const Node& n) {
+  Same(l, n, Name, 2);
+}
+
+void Sum(Lowering& l, const Node& n) {
+  if (GetAttr(n, "alpha").Number(1) != 1) return l.Fail("a sum with alpha");
+  Same(l, n, n.op == OpId::kAdd ? "ElementWiseAdd" : "ElementWiseSubtract", 2);
+}
+
+void Clamp(Lowering& l, const Node& n) {
+  double low = -3e38, high = 3e38;
+  if (n.op == OpId::kHardtanh) {
+    low = GetAttr(n, "min_val").Number();
+    high = GetAttr(n, "max_val").Number();
+  } else {
+    if (const Attr& a = GetAttr(n, "min"); !a.is_none()) low = a.Number();
+    if (const Attr& a = GetAttr(n, "max"); !a.is_none()) high = a.Number();
+  }
+  if (l.type(n.results[0]).dtype == DType::kI64 || l.type(n.results[0]).dtype == DType::kI32) return l.Fail("a clamp of integers");
+  // What a fixed-point type can hold; a bound beyond it changes nothing.
+  if (const QnnType t = l.TypeOf(n.results[0]); t.quantized) {
+    const double most = t.data_type == abi::DataType::kUfixed8 ? 255 : 65535;
+    low = std::max(low, (0 - static_cast<double>(t.zero_point)) * static_cast<double>(t.scale));
+    high = std::min(high, (most - static_cast<double>(t.zero_point)) * static_cast<double>(t.scale));
+  }
+  if (low > high) return l.Fail("a clamp whose least value is above its greatest");
+  Same(l, n, "ReluMinMax", 1, {Float("min_value", low), Float("max_value", high)});
+}
+
+void Gelu(Lowering& l, const Node& n) { Same(l, n, "Gelu", 1); }
+
+void Power(Lowering& l, const Node& n) {
+  if (GetAttr(n, "exponent").Number() != 2) return l.Fail("a power other than 2");
+  const Order order = CommonOrder(l, n.operands);
+  const Id x = l.In(n.operands[0], order);
+  l.Op("ElementWiseMultiply", {x, x}, {l.Out(n.results[0], order)});
+}
+
+void Where(Lowering& l, const Node& n) { Same(l, n, "ElementWiseSelect", 3); }
+
+void Convert(Lowering& l, const Node& n) {
+  const Order order = CommonOrder(l, n.operands);
+  const Id x = l.In(n.operands[0], order);
+  if (l.qnn_type(x) == l.TypeOf(n.results[0])) return l.Bind(n.results[0], x, order);
+  l.Op(n.op == OpId::kQuantize ? "Quantize" : n.op == OpId::kDequantize ? "Dequantize" : "Cast", {x}, {l.Out(n.results[0], order)});
+}
+
+void Clone(Lowering& l, const Node& n) {
+  const Order order = CommonOrder(l, n.operands);
+  const Id x = l.In(n.operands[0], order);
+  if (l.qnn_type(x) != l.TypeOf(n.results[0])) return l.Op("Convert", {x}, {l.Out(n.results[0], order)});
+  l.Bind(n.results[0], x, order);
+}
+
+constexpr char kAbs[] = "ElementWiseAbs", kNeg[] = "ElementWiseNeg", kExp[] = "ElementWiseExp", kLog[] = "ElementWiseLog", kSqrt[] = "ElementWiseSquareRoot",
+               kRsqrt[] = "ElementWiseRsqrt", kSin[] = "ElementWiseSin", kCos[] = "ElementWiseCos", kFloor[] = "ElementWiseFloor", kCeil[] = "ElementWiseCeil",
+               kRound[] = "ElementWiseRound", kSign[] = "ElementWiseSign", kTanh[] = "Tanh", kSigmoid[] = "Sigmoid", kRelu[] = "Relu", kNot[] = "ElementWiseNot",
+               kMul[] = "ElementWiseMultiply", kDiv[] = "ElementWiseDivide", kMax[] = "ElementWiseMaximum", kMin[] = "ElementWiseMinimum",
+               kEq[] = "ElementWiseEqual", kNe[] = "ElementWiseNotEqual", kLt[] = "ElementWiseLess", kLe[] = "ElementWiseLessEqual", kGt[] = "ElementWiseGreater",
+               kGe[] = "ElementWiseGreaterEqual", kAnd[] = "ElementWiseAnd", kOr[] = "ElementWiseOr";
+
+}  // namespace
+
+LowerFn FindElementwise(OpId op) {
+  switch (op) {
+    case OpId::kAbs: return Unary<kAbs>;
+    case OpId::kNeg: return Unary<kNeg>;
+    case OpId::kExp: return Unary<kExp>;
+    case OpId::kLog: return Unary<kLog>;
+    case OpId::kSqrt: return Unary<kSqrt>;
+    case OpId::kRsqrt: return Unary<kRsqrt>;
+    case OpId::kSin: return Unary<kSin>;
+    case OpId::kCos: return Unary<kCos>;
+    case OpId::kFloor: return Unary<kFloor>;
+    case OpId::kCeil: return Unary<kCeil>;
+    case OpId::kRound: return Unary<kRound>;
+    case OpId::kSign: return Unary<kSign>;
+    case OpId::kTanh: return Unary<kTanh>;
+    case OpId::kSigmoid: return Unary<kSigmoid>;
+    case OpId::kRelu: return Unary<kRelu>;
+    case OpId::kLogicalNot: return Unary<kNot>;
+    case OpId::kGelu: return Gelu;
+    case OpId::kHardtanh:
+    case OpId::kClamp: return Clamp;
+    case OpId::kAdd:
+    case OpId::kSub: return Sum;
+    case OpId::kMul: return Binary<kMul>;
+    case OpId::kDiv: return Binary<kDiv>;
+    case OpId::kMaximum: return Binary<kMax>;
+    case OpId::kMinimum: return Binary<kMin>;
+    case OpId::kEq: return Binary<kEq>;
+    case OpId::kNe: return Binary<kNe>;
+    case OpId::kLt: return Binary<kLt>;
+    case OpId::kLe: return Binary<kLe>;
+    case OpId::kGt: return Binary<kGt>;
+    case OpId::kGe: return Binary<kGe>;
+    case OpId::kLogicalAnd: return Binary<kAnd>;
+    case OpId::kLogicalOr: return Binary<kOr>;
+    case OpId::kPowTensorScalar: return Power;
+    case OpId::kWhere: return Where;
+    case OpId::kQuantize:
+    case OpId::kDequantize:
+    case OpId::kToDtype: return Convert;
+    case OpId::kClone: return Clone;
+    default: return nullptr;
+  }
+}
+
+}  // namespace dovetail::qnn

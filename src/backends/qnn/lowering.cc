@@ -1,0 +1,435 @@
+#include "backends/qnn/lowering.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace dovetail::qnn {
+namespace {
+
+constexpr char kPackage[] = "qti.aisw";
+
+QnnType StoredType(const TensorType& t, std::string* problem) {
+  const bool per_tensor = t.per_tensor();
+  switch (t.dtype) {
+    case DType::kF32: return {abi::DataType::kFloat32};
+    case DType::kF16: return {abi::DataType::kFloat16};
+    case DType::kI32: return kInt32;
+    case DType::kI64: return {abi::DataType::kInt64};
+    case DType::kBool: return {abi::DataType::kBool8};
+    case DType::kU8: return {per_tensor ? abi::DataType::kUfixed8 : abi::DataType::kUint8, per_tensor, t.quant.scale, t.quant.zero_point};
+    case DType::kI8: return {per_tensor ? abi::DataType::kSfixed8 : abi::DataType::kInt8, per_tensor, t.quant.scale, t.quant.zero_point};
+    case DType::kU16: return {per_tensor ? abi::DataType::kUfixed16 : abi::DataType::kUint16, per_tensor, t.quant.scale, t.quant.zero_point};
+    case DType::kI16: return {per_tensor ? abi::DataType::kSfixed16 : abi::DataType::kInt16, per_tensor, t.quant.scale, t.quant.zero_point};
+    default: *problem = StrCat("a tensor of ", Name(t.dtype)); return {};
+  }
+}
+
+template <class T>
+std::vector<std::byte> Bytes(const std::vector<T>& values) {
+  std::vector<std::byte> bytes(values.size() * sizeof(T));
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+size_t Count(const Dims& dims) {
+  size_t n = 1;
+  for (uint32_t d : dims) n *= d;
+  return n;
+}
+
+size_t Width(abi::DataType t) {
+  switch (t) {
+    case abi::DataType::kInt64: return 8;
+    case abi::DataType::kInt32:
+    case abi::DataType::kUint32:
+    case abi::DataType::kSfixed32:
+    case abi::DataType::kFloat32: return 4;
+    case abi::DataType::kInt16:
+    case abi::DataType::kUint16:
+    case abi::DataType::kSfixed16:
+    case abi::DataType::kUfixed16:
+    case abi::DataType::kFloat16: return 2;
+    default: return 1;
+  }
+}
+
+// Elements of `width` bytes, turned to the order of dims that `perm` names.
+std::vector<std::byte> Permuted(const std::vector<std::byte>& from, const Dims& dims, const std::vector<uint32_t>& perm, size_t width) {
+  std::vector<std::byte> to(from.size());
+  std::vector<size_t> stride(dims.size(), 1), step(dims.size()), index(dims.size(), 0);
+  for (size_t i = dims.size() - 1; i-- > 0;) stride[i] = stride[i + 1] * dims[i + 1];
+  for (size_t i = 0; i < dims.size(); ++i) step[i] = stride[perm[i]];
+  for (size_t n = 0; n < Count(dims); ++n) {
+    size_t source = 0;
+    for (size_t i = 0; i < dims.size(); ++i) source += index[i] * step[i];
+    std::memcpy(to.data() + n * width, from.data() + source * width, width);
+    for (size_t i = dims.size(); i-- > 0;) {
+      if (++index[i] < dims[perm[i]]) break;
+      index[i] = 0;
+    }
+  }
+  return to;
+}
+
+}  // namespace
+
+QnnParam Uint(std::string name, uint64_t v) { return {std::move(name), QnnParam::Kind::kUint32, static_cast<double>(v)}; }
+QnnParam Int(std::string name, int64_t v) { return {std::move(name), QnnParam::Kind::kInt32, static_cast<double>(v)}; }
+QnnParam Bool(std::string name, bool v) { return {std::move(name), QnnParam::Kind::kBool, v ? 1.0 : 0.0}; }
+QnnParam Float(std::string name, double v) { return {std::move(name), QnnParam::Kind::kFloat, v}; }
+QnnParam Uints(std::string name, Dims dims, std::vector<int64_t> v) { return {std::move(name), QnnParam::Kind::kUints, 0, std::move(dims), std::move(v)}; }
+QnnParam Ints(std::string name, Dims dims, std::vector<int64_t> v) { return {std::move(name), QnnParam::Kind::kInts, 0, std::move(dims), std::move(v)}; }
+
+std::vector<uint32_t> ToChannelsLast(size_t rank) {
+  std::vector<uint32_t> perm = {0};
+  for (uint32_t i = 2; i < rank; ++i) perm.push_back(i);
+  perm.push_back(1);
+  return perm;
+}
+
+std::vector<uint32_t> ToPlain(size_t rank) {
+  std::vector<uint32_t> perm = {0, static_cast<uint32_t>(rank - 1)};
+  for (uint32_t i = 1; i + 1 < rank; ++i) perm.push_back(i);
+  return perm;
+}
+
+Lowering::Lowering(const Module& module, const Graph& graph, const Device& device, abi::Handle handle)
+    : module_(module), graph_(graph), device_(device), handle_(handle) {}
+
+void Lowering::Fail(std::string reason) {
+  if (!failed()) reason_ = std::move(reason);
+}
+
+std::string Lowering::Unique(std::string_view name) {
+  const int count = names_[std::string(name)]++;
+  return count == 0 ? std::string(name) : StrCat(name, ".", count);
+}
+
+Id Lowering::NewTensor(std::string name, Dims dims, QnnType type, abi::TensorKind kind) {
+  tensors_.emplace_back();
+  TensorData& t = tensors_.back();
+  t.name = Unique(name);
+  t.dims = std::move(dims);
+  t.type = type;
+  t.kind = kind;
+  if (Count(t.dims) == 0) Fail("a tensor without elements");
+  t.abi.version = 1;
+  abi::TensorV1& v = t.abi.v1;
+  v.name = t.name.c_str();
+  v.kind = kind;
+  v.data_type = type.data_type;
+  v.rank = static_cast<uint32_t>(t.dims.size());
+  v.dims = t.dims.data();
+  v.quantize.definition = abi::kUndefined;
+  v.quantize.encoding = abi::Encoding::kUndefined;
+  if (type.quantized) {
+    v.quantize.definition = abi::kQuantizeDefined;
+    v.quantize.encoding = abi::Encoding::kScaleOffset;
+    v.quantize.scale_offset = {type.scale, -type.zero_point};
+  }
+  return static_cast<Id>(tensors_.size() - 1);
+}
+
+void Lowering::SetData(TensorData& t, size_t size, const std::function<std::vector<std::byte>()>& make) {
+  if (checking() && size > 4096) {
+    // The library looks at types, not at large weights.
+    t.zeros = {std::calloc(size, 1), std::free};
+    t.abi.v1.buffer = {t.zeros.get(), static_cast<uint32_t>(size)};
+    if (!t.zeros) Fail("out of memory");
+    return;
+  }
+  t.data = make();
+  if (t.data.size() != size) return Fail(StrCat("constant '", t.name, "' has ", t.data.size(), " bytes in place of ", size));
+  t.abi.v1.buffer = {t.data.data(), static_cast<uint32_t>(size)};
+}
+
+void Lowering::Create(Id id) {
+  TensorData& t = tensors_[id];
+  if (t.created || checking() || failed()) return;
+  t.created = true;
+  const Library& library = device_.library();
+  if (Status s = library.Check(library.functions().tensor_create_graph_tensor(handle_, &t.abi), "QnnTensor_createGraphTensor"); !s.ok())
+    Fail(StrCat(s.message(), " (tensor '", t.name, "')"));
+}
+
+Dims Lowering::DimsOf(ValueId v) {
+  Dims dims;
+  for (Dim d : type(v).shape.dims()) {
+    if (!d.is_constant()) {
+      Fail(StrCat("a tensor of shape [", type(v).shape.ToString(), "]; its graphs are of fixed shapes: export without dynamic_shapes"));
+      dims.push_back(1);
+    } else if (d.value() > UINT32_MAX) {
+      Fail(StrCat("a tensor of shape [", type(v).shape.ToString(), "]"));
+      dims.push_back(1);
+    } else {
+      dims.push_back(static_cast<uint32_t>(d.value()));
+    }
+  }
+  if (dims.empty()) dims.push_back(1);
+  return dims;
+}
+
+QnnType Lowering::TypeOf(ValueId v) {
+  std::string problem;
+  QnnType t = StoredType(type(v), &problem);
+  if (!problem.empty()) Fail(problem);
+  return t.data_type == abi::DataType::kInt64 ? kInt32 : t;
+}
+
+Id Lowering::Temp(Dims dims, QnnType type) { return NewTensor("t", std::move(dims), type, abi::TensorKind::kNative); }
+
+Id Lowering::Static(Dims dims, QnnType type, std::vector<std::byte> data) {
+  const Id id = NewTensor("c", std::move(dims), type, abi::TensorKind::kStatic);
+  const size_t size = data.size();
+  SetData(tensors_[id], size, [&] { return std::move(data); });
+  return id;
+}
+
+Id Lowering::StaticInts(Dims dims, const std::vector<int32_t>& values) { return Static(std::move(dims), kInt32, Bytes(values)); }
+
+Id Lowering::Weight(const QnnWeight& w, std::string_view name) {
+  const std::string key(name);
+  if (auto it = weights_.find(key); it != weights_.end()) return it->second;
+  const Id id = NewTensor(key, w.dims, {abi::DataType::kSfixed8}, abi::TensorKind::kStatic);
+  TensorData& t = tensors_[id];
+  abi::QuantizeParams& q = t.abi.v1.quantize;
+  q.definition = abi::kQuantizeDefined;
+  for (float s : w.scales) t.scales.push_back({s, 0});
+  const uint32_t channels = static_cast<uint32_t>(w.scales.size());
+  if (!w.block_factors.empty()) {
+    t.factors = w.block_factors;
+    t.blocks = {w.axis, t.scales.data(), static_cast<uint32_t>(t.factors.size() / channels), 4, 0, {t.factors.data()}};
+    q.encoding = abi::Encoding::kBlockwiseExpansion;
+    q.blockwise = &t.blocks;
+  } else if (w.bits == 4) {
+    t.bw_scales = w.scales;
+    q.encoding = abi::Encoding::kBwAxisScaleOffset;
+    q.bw_axis = {4, w.axis, channels, t.bw_scales.data(), nullptr};
+  } else {
+    q.encoding = abi::Encoding::kAxisScaleOffset;
+    q.axis = {w.axis, channels, t.scales.data()};
+  }
+  SetData(t, Count(w.dims), w.make);
+  weights_.emplace(key, id);
+  return id;
+}
+
+Id Lowering::Bias(const Constant& bias, float input_scale, const std::vector<float>& scales) {
+  const std::vector<float> real = FloatsOf(bias);
+  if (real.size() != scales.size()) {
+    Fail("a bias of another length than its weight");
+    return kNoId;
+  }
+  const Id id = NewTensor(bias.name, {static_cast<uint32_t>(real.size())}, {abi::DataType::kSfixed32}, abi::TensorKind::kStatic);
+  TensorData& t = tensors_[id];
+  std::vector<int32_t> integers(real.size());
+  for (size_t i = 0; i < real.size(); ++i) {
+    t.scales.push_back({input_scale * scales[i], 0});
+    const double steps = std::nearbyint(static_cast<double>(real[i]) / static_cast<double>(t.scales[i].scale));
+    if (!(std::abs(steps) < 0x1p31)) Fail("a bias too large for its layer's scales");
+    else integers[i] = static_cast<int32_t>(steps);
+  }
+  t.abi.v1.quantize.definition = abi::kQuantizeDefined;
+  t.abi.v1.quantize.encoding = abi::Encoding::kAxisScaleOffset;
+  t.abi.v1.quantize.axis = {0, static_cast<uint32_t>(t.scales.size()), t.scales.data()};
+  SetData(t, integers.size() * sizeof(int32_t), [&] { return Bytes(integers); });
+  return id;
+}
+
+std::vector<std::byte> Lowering::DataOf(const Constant& c) {
+  std::vector<std::byte> data(c.nbytes());
+  if (c.data_known) c.CopyTo(data.data());
+  else Fail(StrCat("constant '", c.name, "' without data"));
+  return data;
+}
+
+std::vector<float> Lowering::FloatsOf(const Constant& c) {
+  std::vector<float> values(c.nbytes() / sizeof(float));
+  if (c.type.dtype != DType::kF32) {
+    Fail(StrCat("constant '", c.name, "' is not of f32"));
+    return values;
+  }
+  if (c.data_known) c.CopyTo(reinterpret_cast<std::byte*>(values.data()));
+  else Fail(StrCat("constant '", c.name, "' without data"));
+  return values;
+}
+
+Id Lowering::ConstantIn(ValueId v, const Constant& c, Order order) {
+  Dims dims = DimsOf(v);
+  const QnnType type = TypeOf(v);
+  const bool narrow = c.type.dtype == DType::kI64;
+  const bool turn = order == Order::kChannelsLast;
+  if (turn)
+    while (dims.size() < 4) dims.insert(dims.begin(), 1);
+  const Dims plain = dims;
+  if (turn) dims = {plain[0], plain[2], plain[3], plain[1]};
+  const Id id = NewTensor(c.name.empty() ? "c" : c.name, dims, type, abi::TensorKind::kStatic);
+  SetData(tensors_[id], Count(dims) * Width(type.data_type), [&] {
+    std::vector<std::byte> data = DataOf(c);
+    if (narrow) {
+      std::vector<int32_t> values(data.size() / sizeof(int64_t));
+      for (size_t i = 0; i < values.size(); ++i) {
+        int64_t wide;
+        std::memcpy(&wide, data.data() + i * sizeof wide, sizeof wide);
+        if (wide != static_cast<int32_t>(wide)) Fail(StrCat("constant '", c.name, "' has a number beyond 32 bits"));
+        values[i] = static_cast<int32_t>(wide);
+      }
+      data = Bytes(values);
+    }
+    return turn ? Permuted(data, plain, ToChannelsLast(4), Width(type.data_type)) : data;
+  });
+  return id;
+}
+
+Id Lowering::In(ValueId v, Order order) {
+  if (auto it = bound_.find({v, order}); it != bound_.end()) return it->second;
+  Id id = kNoId;
+  if (const Constant* c = ConstantOf(v)) {
+    id = ConstantIn(v, *c, order);
+  } else if (const Order other = order == Order::kPlain ? Order::kChannelsLast : Order::kPlain; bound_.contains({v, other})) {
+    const Id x = bound_.at({v, other});
+    id = Transpose(x, order == Order::kPlain ? ToPlain(dims(x).size()) : ToChannelsLast(dims(x).size()));
+  } else {
+    // Only when checking: an operand that some node or caller makes.
+    Dims dims = DimsOf(v);
+    if (order == Order::kChannelsLast && dims.size() == 4) dims = {dims[0], dims[2], dims[3], dims[1]};
+    id = NewTensor("x", dims, TypeOf(v), abi::TensorKind::kNative);
+  }
+  bound_[{v, order}] = id;
+  return id;
+}
+
+Id Lowering::Out(ValueId v, Order order) {
+  Dims dims = DimsOf(v);
+  const std::string& name = graph_.value(v).name;
+  if (order == Order::kChannelsLast && dims.size() == 4) dims = {dims[0], dims[2], dims[3], dims[1]};
+  Id id;
+  if (const auto it = outputs_.find(v); it != outputs_.end() && order == Order::kPlain && qnn_type(it->second) == TypeOf(v)) {
+    id = it->second;
+    outputs_.erase(it);
+  } else {
+    id = NewTensor(name.empty() ? StrCat("v", v) : name, std::move(dims), TypeOf(v), abi::TensorKind::kNative);
+  }
+  bound_[{v, order}] = id;
+  return id;
+}
+
+void Lowering::Bind(ValueId v, Id id, Order order) { bound_[{v, order}] = id; }
+
+bool Lowering::OnlyChannelsLast(ValueId v) const { return bound_.contains({v, Order::kChannelsLast}) && !bound_.contains({v, Order::kPlain}); }
+
+Id Lowering::Reshape(Id x, const Dims& to) {
+  if (dims(x) == to) return x;
+  if (Count(dims(x)) != Count(to)) Fail("a reshape to another number of elements");
+  const Id y = Temp(to, qnn_type(x));
+  ReshapeInto(x, y);
+  return y;
+}
+
+Id Lowering::Transpose(Id x, const std::vector<uint32_t>& perm) {
+  Dims to;
+  for (uint32_t p : perm) to.push_back(dims(x)[p]);
+  const Id y = Temp(std::move(to), qnn_type(x));
+  TransposeInto(x, perm, y);
+  return y;
+}
+
+void Lowering::TransposeInto(Id x, const std::vector<uint32_t>& perm, Id to) {
+  Op("Transpose", {x}, {to}, {Uints("perm", {static_cast<uint32_t>(perm.size())}, {perm.begin(), perm.end()})});
+}
+
+void Lowering::Op(std::string_view op, const std::vector<Id>& inputs, const std::vector<Id>& outputs, const std::vector<QnnParam>& params) {
+  if (failed()) return;
+  std::vector<abi::Param> list;
+  for (const QnnParam& p : params) {
+    abi::Param& a = list.emplace_back();
+    std::memset(static_cast<void*>(&a), 0, sizeof a);
+    a.name = p.name.c_str();
+    if (p.kind == QnnParam::Kind::kUints || p.kind == QnnParam::Kind::kInts) {
+      const bool is_signed = p.kind == QnnParam::Kind::kInts;
+      std::vector<uint32_t> words(p.numbers.begin(), p.numbers.end());
+      const Id id = Static(p.dims, {is_signed ? abi::DataType::kInt32 : abi::DataType::kUint32}, Bytes(words));
+      Create(id);
+      a.kind = 0;
+      a.tensor = tensors_[id].abi;
+      continue;
+    }
+    a.kind = 1;
+    switch (p.kind) {
+      case QnnParam::Kind::kInt32: a.scalar = {abi::DataType::kInt32, {}}; a.scalar.i32 = static_cast<int32_t>(p.number); break;
+      case QnnParam::Kind::kBool: a.scalar = {abi::DataType::kBool8, {}}; a.scalar.bool8 = p.number != 0; break;
+      case QnnParam::Kind::kFloat: a.scalar = {abi::DataType::kFloat32, {}}; a.scalar.f32 = static_cast<float>(p.number); break;
+      default: a.scalar = {abi::DataType::kUint32, {}}; a.scalar.u32 = static_cast<uint32_t>(p.number); break;
+    }
+  }
+  const auto take = [&](const std::vector<Id>& ids) {
+    std::vector<abi::Tensor> tensors;
+    for (Id id : ids) {
+      Create(id);
+      tensors.push_back(tensors_[id].abi);
+    }
+    return tensors;
+  };
+  std::vector<abi::Tensor> in = take(inputs), out = take(outputs);
+  if (failed()) return;
+  const std::string name = Unique(op), type(op);
+  abi::OpConfig config;
+  std::memset(static_cast<void*>(&config), 0, sizeof config);
+  config.version = 1;
+  config.v1 = {name.c_str(), kPackage, type.c_str(), static_cast<uint32_t>(list.size()), list.data(), static_cast<uint32_t>(in.size()), in.data(),
+               static_cast<uint32_t>(out.size()), out.data()};
+  const Library& library = device_.library();
+  const abi::Functions& f = library.functions();
+  const Status s = checking() ? library.Check(f.backend_validate_op_config(device_.backend(), config), "QnnBackend_validateOpConfig")
+                              : library.Check(f.graph_add_node(handle_, config), "QnnGraph_addNode");
+  if (!s.ok()) Fail(StrCat("no ", op, " of these types: ", s.message()));
+}
+
+void Lowering::BindArguments() {
+  DT_CHECK(!checking());
+  for (ValueId v : graph_.inputs) {
+    std::string problem;
+    const QnnType stored = StoredType(type(v), &problem);
+    if (!problem.empty()) return Fail(problem);
+    const std::string& name = graph_.value(v).name;
+    const Id id = NewTensor(name.empty() ? "input" : name, DimsOf(v), stored, abi::TensorKind::kAppWrite);
+    Create(id);
+    bound_[{v, Order::kPlain}] = id;
+  }
+  for (ValueId v : graph_.outputs) {
+    std::string problem;
+    const std::string& name = graph_.value(v).name;
+    const Id id = NewTensor(name.empty() ? "output" : name, DimsOf(v), StoredType(type(v), &problem), abi::TensorKind::kAppRead);
+    if (!problem.empty()) return Fail(problem);
+    Create(id);
+    if (!outputs_.emplace(v, id).second) return Fail("one value that leaves the region twice");
+  }
+  // Positions and token numbers are narrowed once, however many nodes read them.
+  for (ValueId v : graph_.inputs) {
+    if (type(v).dtype != DType::kI64) continue;
+    const Id wide = bound_.at({v, Order::kPlain}), narrow = Temp(dims(wide), kInt32);
+    Op("Cast", {wide}, {narrow});
+    bound_[{v, Order::kPlain}] = narrow;
+  }
+}
+
+void Lowering::Finish() {
+  const std::map<ValueId, Id> left = std::move(outputs_);
+  outputs_.clear();
+  for (const auto& [v, output] : left) {
+    if (failed()) return;
+    if (OnlyChannelsLast(v)) {
+      const Id x = bound_.at({v, Order::kChannelsLast});
+      TransposeInto(x, ToPlain(dims(x).size()), output);
+    } else if (const Id x = In(v); qnn_type(x) == qnn_type(output)) {
+      ReshapeInto(x, output);
+    } else {
+      Op("Cast", {x}, {output});
+    }
+  }
+}
+
+}  // namespace dovetail::qnn
