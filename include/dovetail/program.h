@@ -100,10 +100,10 @@ struct InstanceOptions {
 class Program {
  public:
   // Maps and checks the whole file. kNotFound, kIo, kCorrupt, kUnsupported (a format of another version). `weights` says where
-  // what delegates pack lives; by default in private memory, packed anew at each load.
-  static Result<std::unique_ptr<Program>> Load(const std::string& path, const WeightsOptions& weights = {});
+  // what delegates pack lives; by default in private memory, packed anew at each load. `qnn` is for programs with QNN delegates.
+  static Result<std::unique_ptr<Program>> Load(const std::string& path, const WeightsOptions& weights = {}, const QnnOptions& qnn = {});
   // Copies the bytes. `name` starts error messages.
-  static Result<std::unique_ptr<Program>> FromBytes(std::span<const std::byte> bytes, std::string name = "program");
+  static Result<std::unique_ptr<Program>> FromBytes(std::span<const std::byte> bytes, std::string name = "program", const QnnOptions& qnn = {});
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -120,6 +120,7 @@ class Program {
   std::optional<std::span<const std::byte>> FindNamedData(std::string_view key) const;
   // The checked file, for tools that print more than this header knows (format/pte_reader.h).
   const PteView& view() const;
+  const ProgramSource& source() const;
 
   // States start as their initial values.
   Result<std::unique_ptr<Instance>> CreateInstance(const InstanceOptions& options = {}) const;

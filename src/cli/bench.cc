@@ -36,6 +36,7 @@ struct BenchFlags {
   double seconds = 0;  // 0: not given
   int64_t position = 0;
   WeightsFlags weights;
+  QnnFlags qnn;
 };
 
 // "s0=1"; false if it is not of that form.
@@ -82,7 +83,7 @@ class Bench {
       DT_ASSIGN_OR_RETURN(trace_, AtomicFile::Create(flags_.profile));
     }
     auto sampler = std::make_unique<MemorySampler>();
-    DT_ASSIGN_OR_RETURN(loaded_, LoadProgram(flags_.model, flags_.method, flags_.threads, flags_.weights));
+    DT_ASSIGN_OR_RETURN(loaded_, LoadProgram(flags_.model, flags_.method, flags_.threads, flags_.weights, flags_.qnn));
     DT_RETURN_IF_ERROR(PrepareCalls());
     DT_ASSIGN_OR_RETURN(const double first, Iterate(*loaded_.instance, loaded_.method));
     for (int i = 1; i < kWarmUp; ++i) DT_RETURN_IF_ERROR(Iterate(*loaded_.instance, loaded_.method).status());
@@ -304,6 +305,7 @@ void AddBench(Context& context) {
   verb->add_option("--method", flags->method, "the method to call");
   verb->add_option("--threads", flags->threads, "threads to use; 0: one per core");
   flags->weights.AddTo(verb);
+  flags->qnn.AddTo(verb);
   verb->add_option(
           "--size", flags->sizes,
           StrCat("SYMBOL=N, repeatable: a dynamic size of the made-up inputs (`inspect` lists them); else its upper bound, but at most ",

@@ -22,6 +22,7 @@ struct GenerateFlags {
   SamplerOptions sampler;
   unsigned threads = 0;
   WeightsFlags weights;
+  QnnFlags qnn;
 };
 
 class Session {
@@ -36,7 +37,7 @@ class Session {
       template_ = std::move(t);
     }
     DT_ASSIGN_OR_RETURN(stop_, StopTokens(*tokenizer_, files_, template_ ? &*template_ : nullptr));
-    DT_ASSIGN_OR_RETURN(loaded_, LoadProgram(flags_.model, flags_.method, flags_.threads, flags_.weights));
+    DT_ASSIGN_OR_RETURN(loaded_, LoadProgram(flags_.model, flags_.method, flags_.threads, flags_.weights, flags_.qnn));
     ProgramModelOptions names = flags_.names;
     names.vocab_size = tokenizer_->vocab_size();
     DT_ASSIGN_OR_RETURN(model_, ProgramModel::Create(loaded_.method, *loaded_.program, names));
@@ -113,6 +114,7 @@ void AddGenerate(Context& context) {
   verb->add_option("--seed", flags->sampler.seed, "of the random choice")->capture_default_str();
   verb->add_option("--threads", flags->threads, "threads to use; 0: one per core");
   flags->weights.AddTo(verb);
+  flags->qnn.AddTo(verb);
   verb->add_option("--method", flags->method, "the method to call");
   verb->add_option("--tokens-input", flags->names.tokens_input, "name of the input that takes tokens");
   verb->add_option("--positions-input", flags->names.positions_input, "name of the input that takes positions");

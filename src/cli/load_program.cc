@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "backends/qnn/delegate/delegate.h"
 #include "backends/xnnpack/delegate/delegate.h"
 
 namespace dovetail::cli {
@@ -28,18 +29,25 @@ WeightsOptions WeightsFlags::Options() const {
   return options;
 }
 
+void QnnFlags::AddTo(CLI::App* verb) {
+  verb->add_option("--qnn-lib", options.library, "for QNN: libQnnHtp.so or a folder that has it (default: DOVETAIL_QNN_LIB, or where the system looks)")
+      ->type_name("PATH");
+  verb->add_option("--soc", options.soc, "for QNN: refuse a program that was not compiled for this SoC, such as SM8650")->type_name("NAME");
+}
+
 InstanceOptions OptionsWith(unsigned threads) {
-  static const DelegateEntry delegates[] = {kXnnpackDelegate};
+  static const DelegateEntry delegates[] = {kXnnpackDelegate, kQnnDelegate};
   InstanceOptions options;
   options.threads = threads;
   options.delegates = delegates;
   return options;
 }
 
-Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads, const WeightsFlags& weights) {
+Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads, const WeightsFlags& weights,
+                                  const QnnFlags& qnn) {
   const auto start = std::chrono::steady_clock::now();
   LoadedProgram loaded;
-  DT_ASSIGN_OR_RETURN(loaded.program, Program::Load(path, weights.Options()));
+  DT_ASSIGN_OR_RETURN(loaded.program, Program::Load(path, weights.Options(), qnn.options));
   DT_ASSIGN_OR_RETURN(loaded.instance, loaded.program->CreateInstance(OptionsWith(threads)));
   std::string name = method;
   if (name.empty()) name = loaded.program->methods().size() == 1 ? loaded.program->methods()[0].name : "forward";

@@ -24,11 +24,18 @@ struct WeightsFlags {
   WeightsOptions Options() const;
 };
 
+// --qnn-lib and --soc.
+struct QnnFlags {
+  QnnOptions options;
+  void AddTo(CLI::App* verb);
+};
+
 // With the delegates that this program has.
 InstanceOptions OptionsWith(unsigned threads);
 
 // An empty `method` means the only one, or "forward". 0 threads: one per core.
-Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads, const WeightsFlags& weights = {});
+Result<LoadedProgram> LoadProgram(const std::string& path, const std::string& method, unsigned threads, const WeightsFlags& weights = {},
+                                  const QnnFlags& qnn = {});
 
 // The arrays of a call's file as the inputs of a method; they stay in `arrays`.
 Result<std::vector<TensorView>> CallInputs(const MethodInfo& info, std::vector<NamedArray>& arrays, const std::string& file);

@@ -17,6 +17,7 @@ struct RunFlags {
   std::vector<std::string> calls;
   unsigned threads = 0;
   WeightsFlags weights;
+  QnnFlags qnn;
   int repeat = 1;
   bool dump_states = false;
 };
@@ -58,7 +59,7 @@ Status CheckOutputs(const RunFlags& flags) {
 
 Status Run(const RunFlags& flags, bool json) {
   DT_RETURN_IF_ERROR(CheckOutputs(flags));
-  DT_ASSIGN_OR_RETURN(LoadedProgram loaded, LoadProgram(flags.model, flags.method, flags.threads, flags.weights));
+  DT_ASSIGN_OR_RETURN(LoadedProgram loaded, LoadProgram(flags.model, flags.method, flags.threads, flags.weights, flags.qnn));
   std::error_code error;
   std::filesystem::create_directories(flags.output, error);
   if (error) return IoError("cannot make folder '", flags.output, "': ", error.message());
@@ -100,6 +101,7 @@ void AddRun(Context& context) {
   verb->add_option("--method", flags->method, "the method to call");
   verb->add_option("--threads", flags->threads, "threads to use; 0: one per core");
   flags->weights.AddTo(verb);
+  flags->qnn.AddTo(verb);
   verb->add_option("--repeat", flags->repeat, "times to run each call")->check(CLI::Range(1, 1000000));
   verb->add_flag("--dump-states", flags->dump_states, "also write the states after each call, as state.NAME");
 }

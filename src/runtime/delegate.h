@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <memory>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,15 +49,32 @@ struct WeightsOptions {
   uint64_t cache_limit = uint64_t{8} << 30;
 };
 
+// For programs with QNN delegates.
+struct QnnOptions {
+  // libQnnHtp.so, or a folder that has it (backends/qnn/api/library.h). Empty: what the environment's DOVETAIL_QNN_LIB says, or else where the
+  // system looks for libraries.
+  std::string library;
+  // "SM8650": programs for another chip are refused. Empty: the one that the program was compiled for.
+  std::string soc;
+};
+
 // The program that a delegate belongs to.
 struct ProgramSource {
   std::span<const std::byte> image;        // all its bytes; constants lie in it
   const MappedFile* file = nullptr;        // null: it came from memory
   WeightsOptions weights;
+  QnnOptions qnn;
+};
+
+struct DelegateCompileSpec {
+  std::string_view key;
+  std::span<const std::byte> value;
 };
 
 struct DelegateInitContext {
   std::span<const std::byte> payload;  // stays valid and readable 16 bytes past its end
+  std::string_view method = {};        // the method's name
+  std::span<const DelegateCompileSpec> compile_specs = {};
   NamedDataLookup named_data;
   ReleaseBytes release;
   struct pthreadpool* pool = nullptr;
@@ -87,9 +103,9 @@ class Delegate {
 struct DelegateEntry {
   std::string_view id;
   Result<std::unique_ptr<Delegate>> (*create)(const DelegateInitContext&);
-  // How many of a call's arguments are inputs (the others are outputs), read from the payload: a .pte does not say. Null: the
-  // loader has to know.
-  Result<size_t> (*num_inputs)(std::span<const std::byte> payload) = nullptr;
+  // How many of a call's arguments are inputs (the others are outputs), read from the payload: a .pte does not say. Called before
+  // `create`, with `arguments` and `num_inputs` still empty. Null: the loader has to know.
+  Result<size_t> (*num_inputs)(const DelegateInitContext&) = nullptr;
 };
 
 }  // namespace dovetail

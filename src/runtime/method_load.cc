@@ -196,8 +196,33 @@ const DelegateEntry* FindDelegate(const MethodImpl& m, std::string_view id) {
   return nullptr;
 }
 
+// What a delegate is made from. `specs` holds the compile specs.
+DelegateInitContext InitContext(const MethodImpl& m, const pte::BackendDelegate& d, std::string_view id, std::vector<DelegateCompileSpec>* specs) {
+  const ProgramData& program = *m.program;
+  specs->clear();
+  if (d.compile_specs())
+    for (const pte::CompileSpec* spec : *d.compile_specs())
+      specs->push_back({spec->key()->string_view(), spec->value() ? std::as_bytes(std::span(spec->value()->data(), spec->value()->size())) : std::span<const std::byte>()});
+  DelegateInitContext ctx;
+  ctx.payload = program.view.DelegateData(d);
+  ctx.method = m.info().name;
+  ctx.compile_specs = *specs;
+  ctx.named_data = [&program](std::string_view key) -> Result<std::span<const std::byte>> {
+    if (auto data = program.view.FindNamedData(key)) return *data;
+    return NotFound("'", program.name, "' has no data named '", key, "'");
+  };
+  if (program.file) ctx.release = [&program](std::span<const std::byte> bytes) { program.file->Release(bytes); };
+  ctx.pool = m.instance->threads->get();
+  ctx.profiler = m.instance->options.profiler;
+  ctx.program = &program.source;
+  ctx.program_shared = program.shared.For(id);
+  return ctx;
+}
+
 // How many arguments of every delegate call are inputs: placement needs to know what is written.
 Status CountDelegateInputs(MethodImpl* m) {
+  const std::lock_guard lock(m->program->delegates_mutex);
+  std::vector<DelegateCompileSpec> specs;
   for (size_t s = 0; s < m->steps.size(); ++s) {
     auto* step = std::get_if<DelegateStep>(&m->steps[s]);
     if (!step) continue;
@@ -205,7 +230,7 @@ Status CountDelegateInputs(MethodImpl* m) {
     const DelegateEntry* entry = FindDelegate(*m, d.id()->string_view());
     if (!entry) return NotFound("no delegate ", d.id()->str());
     if (!entry->num_inputs) return Unsupported("delegate ", d.id()->str(), " does not tell its inputs from its outputs");
-    Result<size_t> count = entry->num_inputs(m->program->view.DelegateData(d));
+    Result<size_t> count = entry->num_inputs(InitContext(*m, d, entry->id, &specs));
     if (!count.ok()) return std::move(count).status().At(DescribeStep(*m, s), SourceOfStep(*m, s));
     if (*count > step->arguments.size())
       return Corrupt("the delegate reads ", *count, " inputs, but the call has ", step->arguments.size(), " arguments")
@@ -217,7 +242,7 @@ Status CountDelegateInputs(MethodImpl* m) {
 
 Status CreateDelegates(MethodImpl* m) {
   const std::lock_guard lock(m->program->delegates_mutex);
-  const ProgramData& program = *m->program;
+  std::vector<DelegateCompileSpec> specs;
   // From the last: there is the head of a language model, its largest weight. While it is packed its source is in memory too, and best before
   // the packed forms of all the others are.
   for (size_t s = m->steps.size(); s-- > 0;) {
@@ -226,25 +251,15 @@ Status CreateDelegates(MethodImpl* m) {
     const pte::BackendDelegate& d = *m->data().plan->delegates()->Get(step->index);
     const DelegateEntry* entry = FindDelegate(*m, d.id()->string_view());
     for (uint32_t t : step->arguments) step->views.push_back(m->table.tensors[t].view);
-    DelegateInitContext ctx;
-    ctx.payload = program.view.DelegateData(d);
-    ctx.named_data = [&program](std::string_view key) -> Result<std::span<const std::byte>> {
-      if (auto data = program.view.FindNamedData(key)) return *data;
-      return NotFound("'", program.name, "' has no data named '", key, "'");
-    };
-    if (program.file) ctx.release = [&program](std::span<const std::byte> bytes) { program.file->Release(bytes); };
-    ctx.pool = m->instance->threads->get();
+    DelegateInitContext ctx = InitContext(*m, d, entry->id, &specs);
     ctx.arguments = step->views;
     ctx.num_inputs = step->num_inputs;
-    ctx.profiler = m->instance->options.profiler;
-    ctx.program = &program.source;
-    ctx.program_shared = program.shared.For(entry->id);
     ctx.method_shared = m->shared.For(entry->id);
     Result<std::unique_ptr<Delegate>> made = entry->create(ctx);
     if (!made.ok()) return std::move(made).status().At(DescribeStep(*m, s), SourceOfStep(*m, s));
     step->delegate = std::move(made).value();
   }
-  program.shared.MethodLoaded();
+  m->program->shared.MethodLoaded();
   return OkStatus();
 }
 

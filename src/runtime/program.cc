@@ -18,21 +18,22 @@ Status ReadAndDescribe(ProgramData* data, std::span<const std::byte> bytes) {
 Program::Program(std::unique_ptr<ProgramData> data) : data_(std::move(data)) {}
 Program::~Program() = default;
 
-Result<std::unique_ptr<Program>> Program::Load(const std::string& path, const WeightsOptions& weights) {
+Result<std::unique_ptr<Program>> Program::Load(const std::string& path, const WeightsOptions& weights, const QnnOptions& qnn) {
   auto data = std::make_unique<ProgramData>();
   DT_ASSIGN_OR_RETURN(data->file, MappedFile::Open(path));
   data->name = path;
-  data->source = {data->file->bytes(), data->file.get(), weights};
+  data->source = {data->file->bytes(), data->file.get(), weights, qnn};
   DT_RETURN_IF_ERROR(ReadAndDescribe(data.get(), data->file->bytes()));
   return std::unique_ptr<Program>(new Program(std::move(data)));
 }
 
-Result<std::unique_ptr<Program>> Program::FromBytes(std::span<const std::byte> bytes, std::string name) {
+Result<std::unique_ptr<Program>> Program::FromBytes(std::span<const std::byte> bytes, std::string name, const QnnOptions& qnn) {
   auto data = std::make_unique<ProgramData>();
   data->name = std::move(name);
   if (!data->copy.Allocate(bytes.size())) return OutOfRange("'", data->name, "': no memory for a copy of ", bytes.size(), " bytes");
   if (!bytes.empty()) std::memcpy(data->copy.data(), bytes.data(), bytes.size());
   data->source.image = {data->copy.data(), bytes.size()};
+  data->source.qnn = qnn;
   DT_RETURN_IF_ERROR(ReadAndDescribe(data.get(), {data->copy.data(), bytes.size()}));
   return std::unique_ptr<Program>(new Program(std::move(data)));
 }
@@ -49,6 +50,7 @@ const QuantizationInfo& Program::quantization() const { return data_->quantizati
 const SymbolRanges& Program::symbols() const { return data_->symbols; }
 std::optional<std::span<const std::byte>> Program::FindNamedData(std::string_view key) const { return data_->view.FindNamedData(key); }
 const PteView& Program::view() const { return data_->view; }
+const ProgramSource& Program::source() const { return data_->source; }
 
 Result<std::unique_ptr<Instance>> Program::CreateInstance(const InstanceOptions& options) const {
   auto data = std::make_unique<InstanceData>();

@@ -315,7 +315,7 @@ const DelegateEntry kAccumulator[] = {{"Accumulator",
                                        [](const DelegateInitContext& ctx) -> Result<std::unique_ptr<Delegate>> {
                                          return std::unique_ptr<Delegate>(new Accumulator(ctx.profiler));
                                        },
-                                       [](std::span<const std::byte>) -> Result<size_t> { return 2; }}};
+                                       [](const DelegateInitContext&) -> Result<size_t> { return 2; }}};
 
 TEST(Runtime, ADelegateUpdatesAStateThroughAnAliasedResult) {
   Running r(Accumulate(), {.delegates = kAccumulator});

@@ -97,7 +97,7 @@ const Backend& StateReferenceBackend() {
 const DelegateEntry kReferenceDelegate = {
     kId,
     [](const DelegateInitContext& ctx) -> Result<std::unique_ptr<Delegate>> { return std::unique_ptr<Delegate>(new ReferenceDelegate(Find(ctx.payload))); },
-    [](std::span<const std::byte> payload) -> Result<size_t> { return Find(payload).region->body->inputs.size(); }};
+    [](const DelegateInitContext& ctx) -> Result<size_t> { return Find(ctx.payload).region->body->inputs.size(); }};
 
 size_t AliasedUpdates() { return aliased_updates; }
 

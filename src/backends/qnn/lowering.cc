@@ -390,19 +390,20 @@ void Lowering::Op(std::string_view op, const std::vector<Id>& inputs, const std:
 
 void Lowering::BindArguments() {
   DT_CHECK(!checking());
+  // ExecuTorch's runtime finds the arguments by names of this form.
+  size_t count = 0;
   for (ValueId v : graph_.inputs) {
     std::string problem;
     const QnnType stored = StoredType(type(v), &problem);
     if (!problem.empty()) return Fail(problem);
-    const std::string& name = graph_.value(v).name;
-    const Id id = NewTensor(name.empty() ? "input" : name, DimsOf(v), stored, abi::TensorKind::kAppWrite);
+    const Id id = NewTensor(StrCat("input_", count++, "_", graph_.value(v).name), DimsOf(v), stored, abi::TensorKind::kAppWrite);
     Create(id);
     bound_[{v, Order::kPlain}] = id;
   }
+  count = 0;
   for (ValueId v : graph_.outputs) {
     std::string problem;
-    const std::string& name = graph_.value(v).name;
-    const Id id = NewTensor(name.empty() ? "output" : name, DimsOf(v), StoredType(type(v), &problem), abi::TensorKind::kAppRead);
+    const Id id = NewTensor(StrCat("output_", count++, "_", graph_.value(v).name), DimsOf(v), StoredType(type(v), &problem), abi::TensorKind::kAppRead);
     if (!problem.empty()) return Fail(problem);
     Create(id);
     if (!outputs_.emplace(v, id).second) return Fail("one value that leaves the region twice");

@@ -248,20 +248,36 @@ struct Interface {
 };
 using GetProviders = ErrorHandle (*)(const Interface*** providers, uint32_t* count);
 
-// libQnnSystem.so: what is in a context binary.
-struct GraphInfoV1 {
+// libQnnSystem.so: what is in a context binary, as version 3 of the information has it (SDKs 2.47 to 2.51).
+inline constexpr uint32_t kBinaryInfoVersion = 3, kGraphInfoVersion = 3;
+struct GraphInfo {
+  uint32_t version;  // 1 to 3; each has what the one before has, at the same offsets, and more
   const char* name;
   uint32_t num_inputs;
   Tensor* inputs;
   uint32_t num_outputs;
   Tensor* outputs;
+  uint64_t rest[5];
 };
-// Versions 2 and 3 have what version 1 has, at the same offsets, and more.
-inline constexpr size_t kGraphInfoSizes[] = {48, 64, 80};  // by version - 1, with the version itself
+struct BinaryInfo {
+  uint32_t version;
+  uint32_t unused;
+  uint32_t backend_id;
+  const char* build_id;
+  Version core, backend;
+  const char* soc_version;
+  uint64_t blob[3];  // versions of parts of the binary, its size
+  uint32_t num_context_tensors;
+  Tensor* context_tensors;
+  uint32_t num_graphs;
+  GraphInfo* graphs;
+  uint64_t other[3];
+  uint32_t soc_model;
+};
 struct SystemFunctions {
   ErrorHandle (*context_create)(Handle* system);
   ErrorHandle (*context_get_binary_info)(Handle system, void* binary, uint64_t size, const void** info, uint64_t* info_size);
-  ErrorHandle (*context_get_metadata)(Handle system, const void* binary, uint64_t size, const void** info);
+  ErrorHandle (*context_get_metadata)(Handle system, const void* binary, uint64_t size, const BinaryInfo** info);
   ErrorHandle (*context_free)(Handle system);
 };
 struct SystemInterface {
@@ -272,6 +288,7 @@ struct SystemInterface {
 };
 using SystemGetProviders = ErrorHandle (*)(const SystemInterface*** providers, uint32_t* count);
 
+static_assert(sizeof(GraphInfo) == 88 && offsetof(BinaryInfo, num_context_tensors) == 80 && offsetof(BinaryInfo, graphs) == 104 && offsetof(BinaryInfo, soc_model) == 136);
 static_assert(sizeof(QuantizeParams) == 40 && sizeof(TensorV1) == 112 && sizeof(Tensor) == 144 && sizeof(Param) == 160 && sizeof(OpConfig) == 80);
 
 }  // namespace dovetail::qnn::abi

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kFile[] = "libQnnHtp.so";
-constexpr uint32_t kCoreMajor = 2, kBackendMajor = 5;
+constexpr char kFile[] = "libQnnHtp.so", kSystemFile[] = "libQnnSystem.so";
+constexpr uint32_t kCoreMajor = 2, kBackendMajor = 5, kSystemMajor = 1;
 // From this version of the HTP backend on, a device's custom config has its value behind a word more.
 constexpr uint32_t kSharedDeviceConfigMinor = 47;
 constexpr size_t kMostLogged = 2000;
@@ -109,6 +109,25 @@ Status Library::Check(abi::ErrorHandle error, std::string_view call) const {
   if (functions().error_get_message(error, &text) != 0) text = nullptr;
   t_logged.clear();  // a message for an unknown number is an error of its own
   return Status(Code::kUnsupported, StrCat(call, " failed with QNN error ", error, text ? StrCat(" (", text, ")") : "", logged.empty() ? "" : ": ", logged));
+}
+
+Result<const abi::SystemInterface*> Library::System() const {
+  std::scoped_lock lock(system_mutex_);
+  if (system_) return system_;
+  Dl_info where = {};
+  std::string file = dladdr(reinterpret_cast<const void*>(functions().backend_create), &where) && where.dli_fname ? where.dli_fname : path_;
+  file = file.find('/') == std::string::npos ? kSystemFile : file.substr(0, file.rfind('/') + 1) + kSystemFile;
+  void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return NotFound("no QNN System library beside '", path_, "', which is needed to read context binaries: ", dlerror());
+  const auto get_providers = reinterpret_cast<abi::SystemGetProviders>(dlsym(handle, "QnnSystemInterface_getProviders"));
+  const abi::SystemInterface** providers = nullptr;
+  uint32_t count = 0;
+  if (!get_providers || get_providers(&providers, &count) != 0 || count == 0 || !providers)
+    return Unsupported("'", file, "' offers no interface (QnnSystemInterface_getProviders)");
+  if (providers[0]->version.major != kSystemMajor)
+    return Unsupported("'", file, "' has QNN System interface ", ToString(providers[0]->version), "; this Dovetail knows versions ", kSystemMajor, ".x");
+  system_ = providers[0];
+  return system_;
 }
 
 Result<std::shared_ptr<Device>> Device::Create(const Library& library, const Soc& soc) {

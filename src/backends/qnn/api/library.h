@@ -1,10 +1,11 @@
 // Qualcomm's HTP library as the user has installed it, loaded at run time.
 //
-// A Library stays loaded until the process ends: it has threads and exit handlers of its own. Calls are made by one thread at a time. What the library
+// A Library stays loaded until the process ends: it has threads and exit handlers of its own. Calls are made by one thread at a time (mutex()). What the library
 // logs is not printed: errors among it become part of the Status of the call that failed.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,12 +34,19 @@ class Library {
   // OK, or what failed: the name of the call, QNN's number and text, and what the library logged as errors in this thread since the last Check.
   Status Check(abi::ErrorHandle error, std::string_view call) const;
 
+  // libQnnSystem.so, which lies beside the library; loaded at the first call.
+  Result<const abi::SystemInterface*> System() const;
+  // To be held by what may run in several threads.
+  std::mutex& mutex() const { return mutex_; }
+
  private:
   Library() = default;
   static Result<std::unique_ptr<Library>> Load(const std::string& file);
 
   const abi::Interface* interface_ = nullptr;
   std::string path_, build_;
+  mutable const abi::SystemInterface* system_ = nullptr;
+  mutable std::mutex mutex_, system_mutex_;
 };
 
 // The library's backend, set up for one chip. Contexts and graphs are made on it.

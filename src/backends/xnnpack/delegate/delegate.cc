@@ -213,8 +213,8 @@ Status XnnpackDelegate::Execute(std::span<const TensorView> inputs, std::span<Te
   });
 }
 
-Result<size_t> NumInputs(std::span<const std::byte> payload) {
-  DT_ASSIGN_OR_RETURN(const XnnpackBlob blob, ReadXnnpackBlob(payload, kXnnpackDelegateId));
+Result<size_t> NumInputs(const DelegateInitContext& ctx) {
+  DT_ASSIGN_OR_RETURN(const XnnpackBlob blob, ReadXnnpackBlob(ctx.payload, kXnnpackDelegateId));
   return blob.graph->input_ids() ? size_t{blob.graph->input_ids()->size()} : size_t{0};
 }
 

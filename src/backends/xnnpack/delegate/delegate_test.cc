@@ -119,7 +119,7 @@ TEST(XnnpackDelegate, RunsBlobs) {
     auto delegate = kXnnpackDelegate.create(l.ctx);
     ASSERT_TRUE(delegate.ok()) << delegate.status().ToString();
     for (int64_t rows : {2, 1, 4, 3, 4}) EXPECT_EQ(Differs(**delegate, rows, weights == Weights::kInt8Dynamic ? 2e-2 : 1e-6), "") << rows;
-    EXPECT_EQ(*kXnnpackDelegate.num_inputs(l.ctx.payload), 1u);
+    EXPECT_EQ(*kXnnpackDelegate.num_inputs(l.ctx), 1u);
   }
 }
 
