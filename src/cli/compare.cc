@@ -17,7 +17,6 @@ struct CompareFlags {
   std::vector<std::string> calls;
   unsigned threads = 0;
   WeightsFlags weights;
-  QnnFlags qnn;
 };
 
 // What the .pte was quantized with, unless the user says otherwise.
@@ -40,7 +39,7 @@ nlohmann::ordered_json Numbers(const Difference& d) {
 }
 
 Status Compare(CompareFlags& flags, bool json) {
-  DT_ASSIGN_OR_RETURN(LoadedProgram loaded, LoadProgram(flags.program, flags.method, flags.threads, flags.weights, flags.qnn));
+  DT_ASSIGN_OR_RETURN(LoadedProgram loaded, LoadProgram(flags.program, flags.method, flags.threads, flags.weights, flags.compile.qnn));
   DT_RETURN_IF_ERROR(TakeQuantization(*loaded.program, flags.compile));
   DT_ASSIGN_OR_RETURN(CompileOptions options, flags.compile.Options());
   std::string no_layers;
@@ -106,7 +105,6 @@ void AddCompare(Context& context) {
   verb->add_option("--call-method", flags->method, "the method of the program to call");
   verb->add_option("--threads", flags->threads, "threads to use; 0: one per core");
   flags->weights.AddTo(verb);
-  flags->qnn.AddTo(verb);
 }
 
 }  // namespace dovetail::cli

@@ -15,8 +15,7 @@ void CompileFlags::AddTo(CLI::App* verb) {
   verb->add_option("--keep-float", keep_float, "module paths and states to leave unquantized, with * for any characters (repeatable)");
   verb->add_option("--external-weights", not_built["--external-weights"], "not in this version");
   verb->add_option("--backend", backends, "backends in order of preference")->capture_default_str();
-  verb->add_option("--qnn-lib", qnn_library, "for the backend qnn: libQnnHtp.so or a folder that has it (default: DOVETAIL_QNN_LIB, or where the system looks)");
-  verb->add_option("--soc", soc, "for the backend qnn: the chip to compile for, SM8650 for example");
+  qnn.AddTo(verb);
   verb->add_option("--runtime", runtime, "dovetail, or executorch for a program that the stock ExecuTorch runtime loads")
       ->capture_default_str()
       ->check(CLI::IsMember({"dovetail", "executorch"}));
@@ -32,8 +31,8 @@ Result<CompileOptions> CompileFlags::Options() const {
   options.quantize.int8_states = state == "int8";
   options.quantize.keep_float = keep_float;
   options.quantize.calibration = calibrate;
-  options.qnn_library = qnn_library;
-  options.qnn_soc = soc;
+  options.qnn_library = qnn.options.library;
+  options.qnn_soc = qnn.options.soc;
   options.stock_runtime = runtime == "executorch";
   options.backends.clear();
   std::stringstream list(backends);

@@ -6,14 +6,17 @@
 #include <vector>
 
 #include "cli/cli.h"
+#include "cli/load_program.h"
 #include "compile/compile.h"
 
 namespace dovetail::cli {
 
 struct CompileFlags {
-  std::string model, quantize = "none", state = "float", runtime = "dovetail", backends = "xnnpack,cpu", qnn_library, soc;
+  std::string model, quantize = "none", state = "float", runtime = "dovetail", backends = "xnnpack,cpu";
   std::vector<std::string> methods, calibrate, keep_float;
   std::map<std::string, std::vector<std::string>> not_built;  // flags of the contract that later versions have
+
+  QnnFlags qnn;
 
   void AddTo(CLI::App* verb);
   Result<CompileOptions> Options() const;

@@ -103,7 +103,7 @@ void IndexPut(Lowering& l, const Node& n) {
     to.push_back(1);
     if (to != dims) {
       const Id tiled = l.Temp(to, kInt32);
-      l.Op("Tile", {x}, {tiled}, {Uints("multiples", {static_cast<uint32_t>(times.size())}, std::move(times))});
+      l.Op("Tile", {x}, {tiled}, {Uints("multiples", {static_cast<uint32_t>(times.size())}, times)});
       x = tiled;
     }
     columns.push_back(x);

@@ -104,7 +104,7 @@ void Expand(Lowering& l, const Node& n) {
   }
   x = l.Reshape(x, from);
   if (!more) return l.ReshapeInto(x, l.Out(n.results[0]));
-  l.Op("Tile", {x}, {l.Out(n.results[0])}, {Uints("multiples", {static_cast<uint32_t>(times.size())}, std::move(times))});
+  l.Op("Tile", {x}, {l.Out(n.results[0])}, {Uints("multiples", {static_cast<uint32_t>(times.size())}, times)});
 }
 
 void ConstantPad(Lowering& l, const Node& n) {

@@ -353,11 +353,11 @@ void Lowering::Op(std::string_view op, const std::vector<Id>& inputs, const std:
       std::vector<uint32_t> words(p.numbers.begin(), p.numbers.end());
       const Id id = Static(p.dims, {is_signed ? abi::DataType::kInt32 : abi::DataType::kUint32}, Bytes(words));
       Create(id);
-      a.kind = 0;
+      a.kind = 1;
       a.tensor = tensors_[id].abi;
       continue;
     }
-    a.kind = 1;
+    a.kind = 0;
     switch (p.kind) {
       case QnnParam::Kind::kInt32: a.scalar = {abi::DataType::kInt32, {}}; a.scalar.i32 = static_cast<int32_t>(p.number); break;
       case QnnParam::Kind::kBool: a.scalar = {abi::DataType::kBool8, {}}; a.scalar.bool8 = p.number != 0; break;

@@ -152,7 +152,7 @@ struct Scalar {
   };
 };
 struct Param {
-  uint32_t kind;  // 0: tensor, 1: scalar
+  uint32_t kind;  // 0: scalar, 1: tensor
   const char* name;
   union {
     Scalar scalar;

@@ -1,6 +1,7 @@
 #include "backends/qnn/api/library.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdarg>
 #include <cstdio>
@@ -18,7 +19,6 @@ constexpr char kFile[] = "libQnnHtp.so", kSystemFile[] = "libQnnSystem.so";
 constexpr uint32_t kCoreMajor = 2, kBackendMajor = 5, kSystemMajor = 1;
 // From this version of the HTP backend on, a device's custom config has its value behind a word more.
 constexpr uint32_t kSharedDeviceConfigMinor = 47;
-constexpr size_t kMostLogged = 2000;
 
 #if defined(__aarch64__)
 constexpr char kSdkFolder[] = "lib/aarch64-android";
@@ -26,10 +26,10 @@ constexpr char kSdkFolder[] = "lib/aarch64-android";
 constexpr char kSdkFolder[] = "lib/x86_64-linux-clang";
 #endif
 
-thread_local std::string t_logged;  // errors since the last Check
+thread_local std::string t_logged;  // the first error since the last Check
 
 void Log(const char* format, abi::LogLevel level, uint64_t, va_list arguments) {
-  if (level != abi::LogLevel::kError || t_logged.size() > kMostLogged) return;
+  if (level != abi::LogLevel::kError) return;
   char line[512];
   std::vsnprintf(line, sizeof line, format, arguments);
   std::string_view text = line;
@@ -38,8 +38,29 @@ void Log(const char* format, abi::LogLevel level, uint64_t, va_list arguments) {
   text = text.substr(first, text.find_last_not_of(" \n") + 1 - first);
   if (text.starts_with("<E> ")) text.remove_prefix(4);
   if (text.starts_with("unexpected GraphHtpSettings option")) return;  // of every graph, and harmless
-  t_logged += StrCat(t_logged.empty() ? "" : "; ", text);
+  if (t_logged.empty()) t_logged = text;  // what follows says the same of the functions around
 }
+
+// While it lives, what is written to standard output goes to standard error: the library prints a line when it is loaded.
+class QuietStdout {
+ public:
+  QuietStdout() {
+    std::fflush(stdout);
+    saved_ = dup(STDOUT_FILENO);
+    if (saved_ >= 0) dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+  ~QuietStdout() {
+    if (saved_ < 0) return;
+    std::fflush(stdout);
+    dup2(saved_, STDOUT_FILENO);
+    close(saved_);
+  }
+  QuietStdout(const QuietStdout&) = delete;
+  QuietStdout& operator=(const QuietStdout&) = delete;
+
+ private:
+  int saved_ = -1;
+};
 
 // The file to load for what the user gave; the user's words where nothing was found.
 Result<std::string> FindFile(const std::string& given) {
@@ -75,7 +96,11 @@ Result<const Library*> Library::Open(const std::string& path) {
 }
 
 Result<std::unique_ptr<Library>> Library::Load(const std::string& file) {
-  void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* handle = nullptr;
+  {
+    const QuietStdout quiet;
+    handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
   if (!handle)
     return NotFound("no QNN library: ", dlerror(), ". --qnn-lib or DOVETAIL_QNN_LIB names the installed one, for example the folder of the Python package onnxruntime-qnn");
   const auto get_providers = reinterpret_cast<abi::GetProviders>(dlsym(handle, "QnnInterface_getProviders"));
@@ -117,7 +142,11 @@ Result<const abi::SystemInterface*> Library::System() const {
   Dl_info where = {};
   std::string file = dladdr(reinterpret_cast<const void*>(functions().backend_create), &where) && where.dli_fname ? where.dli_fname : path_;
   file = file.find('/') == std::string::npos ? kSystemFile : file.substr(0, file.rfind('/') + 1) + kSystemFile;
-  void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* handle = nullptr;
+  {
+    const QuietStdout quiet;
+    handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
   if (!handle) return NotFound("no QNN System library beside '", path_, "', which is needed to read context binaries: ", dlerror());
   const auto get_providers = reinterpret_cast<abi::SystemGetProviders>(dlsym(handle, "QnnSystemInterface_getProviders"));
   const abi::SystemInterface** providers = nullptr;
