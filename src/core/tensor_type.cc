@@ -61,7 +61,7 @@ std::string TensorType::ToString() const {
   switch (quant.kind) {
     case QuantParams::Kind::kNone: break;
     case QuantParams::Kind::kPerTensor: s += StrCat("{per_tensor scale=", FormatFloat(quant.scale), " zero_point=", quant.zero_point, "}"); break;
-    case QuantParams::Kind::kPerChannel: s += StrCat("{per_channel axis=", quant.axis, "}"); break;
+    case QuantParams::Kind::kPerChannel: s += StrCat("{per_channel axis=", quant.axis, quant.bits == 4 ? " bits=4}" : "}"); break;
     case QuantParams::Kind::kPerBlock: s += StrCat("{per_block size=", quant.block, " bits=", static_cast<int>(quant.bits), "}"); break;
     case QuantParams::Kind::kDynamic: s += "{dynamic per_row}"; break;
   }

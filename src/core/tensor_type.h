@@ -61,14 +61,15 @@ struct QuantParams {
     kDynamic,     // one scale per row, computed at run time
   };
   Kind kind = Kind::kNone;
-  // 8: the dtype's. 4: two to a byte along the last dim, which has half the size; the even element in the low nibble, 8 standing for zero.
+  // 8: the dtype's. 4: of u8, two to a byte along the last dim, which has half the size; the even element in the low nibble, 8 standing for zero. Of i8,
+  // one to a byte, from -8 to 7.
   uint8_t bits = 8;
   int16_t axis = 0;
   int32_t block = 0;
   float scale = 0;         // above zero and finite
   int32_t zero_point = 0;  // in the dtype's range
   static QuantParams PerTensor(float scale, int32_t zero_point) { return {Kind::kPerTensor, 8, 0, 0, scale, zero_point}; }
-  static QuantParams PerChannel(int axis) { return {Kind::kPerChannel, 8, static_cast<int16_t>(axis), 0, 0, 0}; }
+  static QuantParams PerChannel(int axis, int bits = 8) { return {Kind::kPerChannel, static_cast<uint8_t>(bits), static_cast<int16_t>(axis), 0, 0, 0}; }
   static QuantParams PerBlock(int block, int bits) { return {Kind::kPerBlock, static_cast<uint8_t>(bits), 0, block, 0, 0}; }
   static QuantParams Dynamic() { return {Kind::kDynamic, 8, 0, 0, 0, 0}; }
   friend bool operator==(const QuantParams&, const QuantParams&) = default;
@@ -84,7 +85,7 @@ struct TensorType {
   TensorType(DType t, Shape s, QuantParams q) : dtype(t), shape(s), quant(q) {}
   size_t rank() const { return shape.rank(); }
   bool per_tensor() const { return quant.kind == QuantParams::Kind::kPerTensor; }
-  // "f32[1,s0,64]"; when quantized "i8[8,4]{per_channel axis=0}", "u8[8,16]{per_block size=32 bits=4}", "i8[2]{per_tensor scale=0.1
+  // "f32[1,s0,64]"; when quantized "i8[8,4]{per_channel axis=0}" (with " bits=4" if so), "u8[8,16]{per_block size=32 bits=4}", "i8[2]{per_tensor scale=0.1
   // zero_point=-3}", "i8[1,s0,4]{dynamic per_row}".
   std::string ToString() const;
   friend bool operator==(const TensorType&, const TensorType&) = default;

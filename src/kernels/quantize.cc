@@ -23,11 +23,15 @@ DT_INLINE void QuantizeTo(const float* x, int64_t n, float scale, int32_t zero_p
 }
 DT_VECTORIZED void QuantizeI8(const float* x, int64_t n, float scale, int32_t zero_point, int8_t* out) { QuantizeTo(x, n, scale, zero_point, out); }
 DT_VECTORIZED void QuantizeU8(const float* x, int64_t n, float scale, int32_t zero_point, uint8_t* out) { QuantizeTo(x, n, scale, zero_point, out); }
+DT_VECTORIZED void QuantizeU16(const float* x, int64_t n, float scale, int32_t zero_point, uint16_t* out) { QuantizeTo(x, n, scale, zero_point, out); }
 
 DT_VECTORIZED void DequantizeI8(const int8_t* q, int64_t n, float scale, int32_t zero_point, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = DequantizeElement(q[i], scale, zero_point);
 }
 DT_VECTORIZED void DequantizeU8(const uint8_t* q, int64_t n, float scale, int32_t zero_point, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = DequantizeElement(q[i], scale, zero_point);
+}
+DT_VECTORIZED void DequantizeU16(const uint16_t* q, int64_t n, float scale, int32_t zero_point, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = DequantizeElement(q[i], scale, zero_point);
 }
 
@@ -54,9 +58,10 @@ Status Quantize(const KernelContext& c) {
   const float scale = static_cast<float>(c.attr(0).Number());
   const int32_t zero_point = static_cast<int32_t>(c.attr(1).Int());
   const DType to = c.out().dtype;
-  if (to != DType::kI8 && to != DType::kU8) return GetOp(OpId::kQuantize).reference(c);
+  if (to != DType::kI8 && to != DType::kU8 && to != DType::kU16) return GetOp(OpId::kQuantize).reference(c);
   ParallelRanges(c.pool, c.out().numel(), kGrainElements, [&](int64_t begin, int64_t end) {
     if (to == DType::kI8) QuantizeI8(x + begin, end - begin, scale, zero_point, c.out().as<int8_t>() + begin);
+    else if (to == DType::kU16) QuantizeU16(x + begin, end - begin, scale, zero_point, c.out().as<uint16_t>() + begin);
     else QuantizeU8(x + begin, end - begin, scale, zero_point, c.out().as<uint8_t>() + begin);
   });
   return OkStatus();
@@ -66,10 +71,11 @@ Status Dequantize(const KernelContext& c) {
   const float scale = static_cast<float>(c.attr(0).Number());
   const int32_t zero_point = static_cast<int32_t>(c.attr(1).Int());
   const DType from = c.in(0).dtype;
-  if (from != DType::kI8 && from != DType::kU8) return GetOp(OpId::kDequantize).reference(c);
+  if (from != DType::kI8 && from != DType::kU8 && from != DType::kU16) return GetOp(OpId::kDequantize).reference(c);
   ParallelRanges(c.pool, c.out().numel(), kGrainElements, [&](int64_t begin, int64_t end) {
     float* out = c.out().as<float>() + begin;
     if (from == DType::kI8) DequantizeI8(c.in(0).as<int8_t>() + begin, end - begin, scale, zero_point, out);
+    else if (from == DType::kU16) DequantizeU16(c.in(0).as<uint16_t>() + begin, end - begin, scale, zero_point, out);
     else DequantizeU8(c.in(0).as<uint8_t>() + begin, end - begin, scale, zero_point, out);
   });
   return OkStatus();

@@ -8,6 +8,9 @@ namespace dovetail {
 Status InferIndexPut(const InferContext& c) {
   const TensorType &self = c.operand(0), &values = c.operands.back();
   DT_ASSIGN_OR_RETURN(const IndexLayout layout, LayOutIndexed(self.shape, c.operands.subspan(1, c.operands.size() - 2)));
+  // Integers with a scale are moved, not added.
+  if (self.per_tensor() && (c.attr(0).Bool() || values.quant != self.quant))
+    return InvalidArgument("index_put of ", values.ToString(), " into ", self.ToString(), "; it replaces elements of the same scale and zero point");
   if (values.dtype != self.dtype) return InvalidArgument("index_put of ", Name(values.dtype), " values into a tensor of ", Name(self.dtype));
   const Result<Shape> shape = Broadcast(layout.result, values.shape);
   if (!shape.ok() || !(*shape == layout.result))
@@ -40,7 +43,7 @@ constinit const OpDef kOpIndexPut = {"index_put",
                                      "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
                                      "aten.index_put.default aten._unsafe_index_put.default",
                                      "aten::index_put.out",
-                                     kPure,
+                                     kDataMovement,
                                      InferIndexPut,
                                      ReferenceIndexPut};
 

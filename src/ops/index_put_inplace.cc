@@ -6,7 +6,7 @@ namespace dovetail {
 constinit const OpDef kOpIndexPutInplace = {
     "index_put_", "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)",
     "",           "aten::index_put_",
-    kPure,        InferIndexPut,
+    kDataMovement, InferIndexPut,
     ReferenceIndexPut};
 
 }  // namespace dovetail

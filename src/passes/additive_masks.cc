@@ -3,6 +3,7 @@
 // boolean mask that shows nothing gives zeros, as in PyTorch.
 #include "passes/match.h"
 #include "passes/passes.h"
+#include "passes/visible_keys.h"
 
 namespace dovetail {
 namespace {
@@ -10,44 +11,16 @@ namespace {
 // Far below any score, and finite: exp() of it is 0, and a row of nothing else gives no NaN.
 constexpr double kMasked = -1e30;
 
-Result<ValueId> Iota(Builder& b, Dim end, DType dtype) { return b.Emit(OpId::kArange, {}, {{"start", Attr(0)}, {"end", Attr(end)}, {"out_dtype", dtype}}); }
-
-// Whether row i may attend key j, j <= rows[i]: bool [S,T].
-Result<ValueId> UpTo(Builder& b, ValueId rows, Dim s, Dim t) {
-  DT_ASSIGN_OR_RETURN(const ValueId column, b.Emit(OpId::kView, {rows}, {{"size", std::vector<Dim>{s, 1}}}));
-  DT_ASSIGN_OR_RETURN(const ValueId keys, Iota(b, t, b.type(rows).dtype));
-  return b.Emit(OpId::kGe, {column, keys});
-}
-
 Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   if (c.graph.node(id).op != OpId::kAttention) return Replacement();
   std::vector<ValueId> operands = c.graph.node(id).operands;
   std::vector<Attr> attrs = c.graph.node(id).attrs;
   Builder& b = c.builder;
-  const TensorType query = b.type(operands[0]);
-  const Dim s = query.shape[query.rank() - 2], t = b.type(operands[1]).shape[query.rank() - 2];
-  if (query.dtype != DType::kF32) return Replacement();
-  std::vector<ValueId> conditions;
+  if (b.type(operands[0]).dtype != DType::kF32) return Replacement();
   // Only is_causal shows each row its first key for certain: a position may be negative.
-  const bool boolean = operands[3] != kNone && b.type(operands[3]).dtype == DType::kBool, may_show_nothing = boolean || operands[4] != kNone;
-  if (boolean) {
-    conditions.push_back(operands[3]);
-    operands[3] = kNone;
-  }
-  if (operands[4] != kNone) {
-    DT_ASSIGN_OR_RETURN(conditions.emplace_back(), UpTo(b, operands[4], s, t));
-    operands[4] = kNone;
-  }
-  if (Attr& causal = attrs[static_cast<size_t>(GetSchema(OpId::kAttention).Find("is_causal")->index)]; causal.Bool()) {
-    DT_ASSIGN_OR_RETURN(const ValueId rows, Iota(b, s, DType::kI64));
-    DT_ASSIGN_OR_RETURN(conditions.emplace_back(), UpTo(b, rows, s, t));
-    causal = Attr(false);
-  }
-  if (conditions.empty()) return Replacement();
-  ValueId visible = conditions[0];
-  for (size_t i = 1; i < conditions.size(); ++i) {
-    DT_ASSIGN_OR_RETURN(visible, b.Emit(OpId::kLogicalAnd, {visible, conditions[i]}));
-  }
+  const bool may_show_nothing = (operands[3] != kNone && b.type(operands[3]).dtype == DType::kBool) || operands[4] != kNone;
+  DT_ASSIGN_OR_RETURN(const ValueId visible, TakeVisibleKeys(b, operands, attrs));
+  if (visible == kNone) return Replacement();
   const ValueId shown = operands[3] == kNone ? b.Splat(0, DType::kF32) : operands[3];
   DT_ASSIGN_OR_RETURN(operands[3], b.Emit(OpId::kWhere, {visible, shown, b.Splat(kMasked, DType::kF32)}));
   DT_ASSIGN_OR_RETURN(std::vector<ValueId> results, b.EmitWith(OpId::kAttention, std::move(operands), std::move(attrs)));

@@ -1,11 +1,13 @@
 #include "quant/bias_correction.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/check.h"
 #include "ops/quantization.h"
 #include "ops/window.h"
-#include "quant/weights.h"
+#include "quant/static_params.h"
 
 namespace dovetail {
 namespace {
@@ -70,8 +72,9 @@ std::vector<double> InputMeans::Means() const {
   return means;
 }
 
-std::vector<double> BiasCorrection(const Constant& weight, std::span<const float> scales, std::span<const double> means) {
+std::vector<double> BiasCorrection(const Constant& weight, std::span<const float> scales, std::span<const double> means, int bits) {
   std::vector<double> correction(scales.size(), 0);
+  const IntegerRange integers = bits == 4 ? IntegerRange{-8, 7} : IntegerRange{-127, 127};
   FloatRows rows(weight);
   if (means.empty()) return correction;
   const size_t width = static_cast<size_t>(rows.width()), groups = means.size() / width;
@@ -79,11 +82,28 @@ std::vector<double> BiasCorrection(const Constant& weight, std::span<const float
     const std::span<const float> row = rows.row(static_cast<int64_t>(r));
     const std::span<const double> met = means.subspan(r * groups / scales.size() * width, width);
     for (size_t k = 0; k < width; ++k) {
-      const double rounded = static_cast<double>(QuantizeElement(row[k], scales[r], 0, {-127, 127})) * static_cast<double>(scales[r]);
+      const double rounded = static_cast<double>(QuantizeElement(row[k], scales[r], 0, integers)) * static_cast<double>(scales[r]);
       correction[r] += (static_cast<double>(row[k]) - rounded) * met[k];
     }
   }
   return correction;
+}
+
+ValueId RoundedBias(Builder& b, const LayerWeight& layer, std::span<const double> means) {
+  const std::vector<Constant>& constants = b.module().constants;
+  const std::span<const float> scales = layer.scales;
+  const std::vector<double> correction = BiasCorrection(constants[layer.weight], scales, means, layer.bits);
+  std::vector<float> values = layer.bias == kNone ? std::vector<float>(scales.size()) : FloatsOf(constants[layer.bias]);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double step = static_cast<double>(layer.input_scale) * static_cast<double>(scales[i]), own = static_cast<double>(values[i]) / step;
+    const double steps = std::nearbyint(own + correction[i] / step);
+    values[i] = static_cast<float>((std::abs(steps) <= kMostBias ? steps : std::nearbyint(own)) * step);
+  }
+  if (layer.bias == kNone && std::all_of(values.begin(), values.end(), [](float v) { return v == 0; })) return kNone;
+  std::vector<std::byte> bytes(values.size() * sizeof(float));
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  const std::string name = layer.bias == kNone ? constants[layer.weight].name + ".correction" : constants[layer.bias].name + ".rounded";
+  return b.AddConst(name, TensorType(DType::kF32, {Dim(static_cast<int64_t>(values.size()))}), std::move(bytes));
 }
 
 }  // namespace dovetail

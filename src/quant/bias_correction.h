@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/builder.h"
 
 namespace dovetail {
 
@@ -28,6 +28,16 @@ class InputMeans {
 
 // By output channel, what is to be added to the bias of a layer whose `weight` (outputs along dim 0) is rounded to multiples of `scales`. Groups divide
 // `means` among the output channels. All zero where `means` is empty.
-std::vector<double> BiasCorrection(const Constant& weight, std::span<const float> scales, std::span<const double> means);
+std::vector<double> BiasCorrection(const Constant& weight, std::span<const float> scales, std::span<const double> means, int bits = 8);
+
+struct LayerWeight {
+  uint32_t weight, bias;  // constants; the bias may be kNone
+  std::span<const float> scales;  // by output channel
+  float input_scale;
+  int bits = 8;
+};
+// The bias in multiples of input scale x weight scale, less the shift that rounding the weight gives the result's mean: f32[outputs], or kNone where the layer
+// has none and needs none. `means` as for BiasCorrection.
+ValueId RoundedBias(Builder& b, const LayerWeight& layer, std::span<const double> means);
 
 }  // namespace dovetail

@@ -4,6 +4,8 @@
 #include <cfloat>
 #include <cmath>
 
+#include "ops/quantization.h"
+
 namespace dovetail {
 namespace {
 
@@ -29,7 +31,8 @@ struct Moments {
 
 class ClippingError {
  public:
-  ClippingError(std::span<const uint64_t> bins, double width, double clipping) : width_(width), clipping_(clipping), below_(bins.size() + 1) {
+  ClippingError(std::span<const uint64_t> bins, double width, double clipping, int steps)
+      : width_(width), clipping_(clipping), steps_(steps), below_(bins.size() + 1) {
     for (size_t i = 0; i < bins.size(); ++i) {
       const double n = static_cast<double>(bins[i]), c = (static_cast<double>(i) + 0.5 - kHalf) * width;
       below_[i + 1] = {below_[i].n + n, below_[i].sum + n * c, below_[i].squares + n * c * c};
@@ -38,14 +41,14 @@ class ClippingError {
   // Rounding to steps is an error that is uniform over a step; 0 has none.
   double Of(double low, double high) const {
     const size_t first = Index(low), last = Index(high) + 1;
-    const double step = (high - low) / 255;
+    const double step = (high - low) / steps_;
     const double clipped = below_[first].Around(low) + (below_.back() - below_[last]).Around(high);
     return clipping_ * clipped + (below_[last] - below_[first]).n * step * step / 12;
   }
 
  private:
   size_t Index(double v) const { return static_cast<size_t>(std::clamp(BinOf(v / width_), 0, Observer::kBins - 1)); }
-  double width_, clipping_;
+  double width_, clipping_, steps_;
   std::vector<Moments> below_;
 };
 
@@ -151,10 +154,10 @@ ValueRange Observer::PercentileRange(double tail) const {
   return r;
 }
 
-ValueRange Observer::MseRange(double clipping) const {
+ValueRange Observer::MseRange(double clipping, int steps) const {
   const ValueRange full = FullRange();
   if (bins_.empty()) return full;
-  const ClippingError error(bins_, std::ldexp(1.0, exponent_), clipping);
+  const ClippingError error(bins_, std::ldexp(1.0, exponent_), clipping, steps);
   const double low = static_cast<double>(full.low), high = static_cast<double>(full.high);
   // Parts of the full range on each side: first on a coarse grid, then on a fine one around the best. Of equal ones the widest.
   double best_low = 1, best_high = 1, best = error.Of(low, high);
@@ -185,16 +188,19 @@ double Observer::QuietCalls(double step) const {
   return 10 * std::log10(*tenth / (step * step / 12));
 }
 
-QuantParams ParamsOf(ValueRange range) {
+QuantParams ParamsOf(ValueRange range, DType dtype) {
+  const IntegerRange integers = RangeOf(dtype);
+  const double least = integers.min, most = integers.max;
   const double low = std::min(static_cast<double>(range.low), 0.0), high = std::max(static_cast<double>(range.high), 0.0);
   if (low == high) return QuantParams::PerTensor(1, 0);
-  const float scale = std::max(static_cast<float>((high - low) / 255), FLT_MIN);
-  const double zero_point = std::nearbyint(-128 - low / static_cast<double>(scale));
-  return QuantParams::PerTensor(scale, static_cast<int32_t>(std::clamp(zero_point, -128.0, 127.0)));
+  const float scale = std::max(static_cast<float>((high - low) / (most - least)), FLT_MIN);
+  const double zero_point = std::nearbyint(least - low / static_cast<double>(scale));
+  return QuantParams::PerTensor(scale, static_cast<int32_t>(std::clamp(zero_point, least, most)));
 }
 
-ValueRange RangeOfParams(const QuantParams& params) {
-  return {static_cast<float>(-128 - params.zero_point) * params.scale, static_cast<float>(127 - params.zero_point) * params.scale};
+ValueRange RangeOfParams(const QuantParams& params, DType dtype) {
+  const IntegerRange integers = RangeOf(dtype);
+  return {static_cast<float>(integers.min - params.zero_point) * params.scale, static_cast<float>(integers.max - params.zero_point) * params.scale};
 }
 
 }  // namespace dovetail

@@ -39,8 +39,8 @@ class Observer {
   ValueRange MeanRange() const;
   // Leaves out at most the part `tail` of the elements on either side.
   ValueRange PercentileRange(double tail) const;
-  // The range whose 255 steps give the least squared error: rounding within it, and clipping beyond it, which counts `clipping` times.
-  ValueRange MseRange(double clipping = 1) const;
+  // The range whose `steps` give the least squared error: rounding within it, and clipping beyond it, which counts `clipping` times.
+  ValueRange MseRange(double clipping = 1, int steps = 255) const;
 
   // What rounding to `step` leaves of the quieter calls: of 10 log10(mean square / (step^2 / 12)) by call, the one that a tenth of the calls with an element
   // that is not 0 are below. Infinite where no call has such an element.
@@ -67,10 +67,10 @@ class Observer {
   std::vector<uint64_t> bins_;  // empty until an element is not 0
 };
 
-// i8 parameters of a range: 0 is exact, the zero point is in [-128, 127], the scale is above zero, normal and finite. The empty range [0, 0] has
-// scale 1.
-QuantParams ParamsOf(ValueRange range);
+// Parameters of a range for i8, u8 or u16: 0 is exact, the zero point is in the dtype's range, the scale is above zero, normal and finite. The empty range
+// [0, 0] has scale 1.
+QuantParams ParamsOf(ValueRange range, DType dtype = DType::kI8);
 // The real numbers that the lowest and the highest integer stand for.
-ValueRange RangeOfParams(const QuantParams& params);
+ValueRange RangeOfParams(const QuantParams& params, DType dtype = DType::kI8);
 
 }  // namespace dovetail

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "ir/verifier.h"
+#include "passes/passes.h"
 #include "quant/calibration.h"
 #include "quant/compensate.h"
+#include "quant/fixed_point.h"
 #include "quant/layers.h"
 #include "quant/state_storage.h"
 #include "quant/static_int8.h"
@@ -30,6 +32,10 @@ void ReportRecurrent(const Module& module, QuantizeReport& report) {
       const Location* l = module.location(n);
       report.layers.push_back({LayerPath(module, *g, n), std::string(GetOp(n.op).name), {}, kRecurrentReason, l ? l->source : std::string()});
     }
+}
+
+Status QuantizeAllLayers(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report) {
+  return QuantizeLayers(module, options, weights, report);
 }
 
 void WarnOfUnusedGlobs(const Module& module, const QuantizeOptions& options, QuantizeReport& report) {
@@ -70,6 +76,8 @@ bool KeptFloat(const QuantizeOptions& options, std::string_view path) {
 
 Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& report) {
   StateSets before = CollectStates(module);
+  const Activations activations = options.scheme ? options.scheme->activations : Activations::kFloat;
+  if (activations == Activations::kFixed || activations == Activations::kHalf) DT_RETURN_IF_ERROR(RunPass(*FindPass("spell_out_fused"), module));
   module.form = Form::kQuantized;
   if (options.scheme) {
     WeightQuantizer weights(module);
@@ -78,7 +86,7 @@ Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& 
         for (NodeId id : g->order)
           if (const Node& n = g->node(id); n.op == OpId::kEmbedding && ConstantOf(*g, n.operands[0]) != kNone) weights.StayAt8Bits(ConstantOf(*g, n.operands[0]));
     }
-    const bool is_static = options.scheme->activations == Activations::kStatic;
+    const bool is_static = activations == Activations::kStatic || activations == Activations::kFixed;
     if (!is_static && !options.calibration.empty()) {
       if (options.scheme->weight_bits == 4) {
         DT_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListCalls(options.calibration));
@@ -89,9 +97,10 @@ Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& 
     }
     if (is_static && IsStatic(module)) {
       report.warnings.push_back("the model came with static int8 layers: they stay as they are, and so does what its quantizer left in float");
-    } else {
+    } else if (activations != Activations::kHalf) {
       if (is_static) ReportRecurrent(module, report);
-      DT_RETURN_IF_ERROR(is_static ? QuantizeStatic(module, options, weights, report) : QuantizeLayers(module, options, weights, report));
+      const auto quantize = activations == Activations::kFixed ? QuantizeFixed : activations == Activations::kStatic ? QuantizeStatic : QuantizeAllLayers;
+      DT_RETURN_IF_ERROR(quantize(module, options, weights, report));
     }
   }
   WarnOfUnusedGlobs(module, options, report);

@@ -7,31 +7,12 @@
 #include "ir/rewrite.h"
 #include "ops/quantization.h"
 #include "quant/bias_correction.h"
+#include "quant/calibration_warnings.h"
 #include "quant/layers.h"
 #include "quant/static_choice.h"
 
 namespace dovetail {
 namespace {
-
-constexpr size_t kListed = 12;  // values that a warning names
-
-// "%y of linear (layers.0.q_proj, model.py:12)"
-std::string DescribeValue(const Module& module, const Graph& graph, ValueId v) {
-  const Value& value = graph.value(v);
-  std::string s = value.name.empty() ? StrCat("%", v) : StrCat("%", value.name);
-  const Node* n = graph.producer(v);
-  if (!n) return StrCat("the input ", s);
-  s += StrCat(" of ", GetOp(n->op).name);
-  if (const Location* l = module.location(*n)) s += StrCat(" (", l->module_path, l->module_path.empty() || l->source.empty() ? "" : ", ", l->source, ")");
-  return s;
-}
-
-std::string Listed(const std::vector<std::string>& names) {
-  std::string s;
-  for (size_t i = 0; i < std::min(names.size(), kListed); ++i) s += StrCat(i ? "; " : "", names[i]);
-  if (names.size() > kListed) s += StrCat("; and ", names.size() - kListed, " more");
-  return s;
-}
 
 using LayerInputs = std::map<NodeId, InputMeans>;  // of a graph's layers
 
@@ -162,29 +143,13 @@ class StaticRewriter {
     DT_ASSIGN_OR_RETURN(const ValueId x, Integers(c.builder, graph_.node(id).operands[0]));
     const OpId op = graph_.node(id).op;
     const uint32_t own_bias = op == OpId::kMatmul ? kNone : ConstantOf(graph_, graph_.node(id).operands[2]);
-    const ValueId bias = Bias(c.builder, id, weight, own_bias, scales, graph_.type(x).quant.scale);
+    const auto met = inputs_.find(id);
+    const std::vector<double> means = met == inputs_.end() ? std::vector<double>() : met->second.Means();
+    const ValueId bias = RoundedBias(c.builder, {weight, own_bias, scales, graph_.type(x).quant.scale}, means);
     std::vector<ValueId> operands = {x, kNone, kNone, c.builder.Const(w.data), c.builder.Const(w.scale), bias};
     // Inference has no quantized type to give: the caller declares it.
     if (op == OpId::kConvolution) return c.builder.EmitWith(OpId::kQuantizedConvolution, std::move(operands), graph_.node(id).attrs);
     return c.builder.EmitAll(OpId::kQuantizedLinear, std::move(operands));
-  }
-
-  // In multiples of input scale x weight scale, less the shift that rounding the weight gives the result's mean; kNone where it has none and needs none.
-  ValueId Bias(Builder& b, NodeId id, uint32_t weight, uint32_t bias, const std::vector<float>& scales, float input_scale) {
-    const auto met = inputs_.find(id);
-    const std::vector<double> means = met == inputs_.end() ? std::vector<double>() : met->second.Means();
-    const std::vector<double> correction = BiasCorrection(module_.constants[weight], scales, means);
-    std::vector<float> values = bias == kNone ? std::vector<float>(scales.size()) : FloatsOf(module_.constants[bias]);
-    for (size_t i = 0; i < values.size(); ++i) {
-      const double step = static_cast<double>(input_scale) * static_cast<double>(scales[i]), own = static_cast<double>(values[i]) / step;
-      const double steps = std::nearbyint(own + correction[i] / step);
-      values[i] = static_cast<float>((std::abs(steps) <= kMostBias ? steps : std::nearbyint(own)) * step);
-    }
-    if (bias == kNone && std::all_of(values.begin(), values.end(), [](float v) { return v == 0; })) return kNone;
-    std::vector<std::byte> bytes(values.size() * sizeof(float));
-    if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-    const std::string name = bias == kNone ? module_.constants[weight].name + ".correction" : module_.constants[bias].name + ".rounded";
-    return b.AddConst(name, TensorType(DType::kF32, {Dim(static_cast<int64_t>(values.size()))}), std::move(bytes));
   }
 
   Module& module_;
@@ -239,30 +204,6 @@ Status QuantizeVarying(Module& module, const QuantizeOptions& options, WeightQua
     (*it)->reason = l.became.empty() ? StrCat(kVaries, "; ", l.reason) : "";
   }
   return OkStatus();
-}
-
-void WarnOfBadValues(const Module& module, const std::vector<std::string>& files, const WatchedValues& watched, const ObservedValues& observed,
-                     QuantizeReport& report) {
-  for (size_t g = 0; g < module.graphs.size(); ++g) {
-    const Graph& graph = *module.graphs[g];
-    std::vector<std::string> bad, unseen;
-    auto look = [&](ValueId v) {
-      if (!watched[g].contains(v)) return;
-      const auto it = observed[g].find(v);
-      if (it == observed[g].end() || it->second.finite() == 0) unseen.push_back(DescribeValue(module, graph, v));
-      if (it == observed[g].end() || it->second.first_bad_call() == SIZE_MAX) return;
-      const Observer& o = it->second;
-      const std::string& call = files[o.first_bad_call()];
-      bad.push_back(StrCat(DescribeValue(module, graph, v), ": ", o.nans(), " NaN and ", o.infinities(), " infinite, first in call '", call, "'"));
-    };
-    for (ValueId v : graph.inputs) look(v);
-    for (NodeId id : graph.order)
-      for (ValueId v : graph.node(id).results) look(v);
-    if (!bad.empty()) report.warnings.push_back(StrCat("calibration of @", graph.name, " met values that are not finite and left them out: ", Listed(bad)));
-    if (!unseen.empty())
-      report.warnings.push_back(
-          StrCat("no calibration call gave a finite value to these of @", graph.name, ", so what needs their range stays float: ", Listed(unseen)));
-  }
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace {
 
 std::string WeightText(const TensorType& weight) {
   if (weight.quant.kind == QuantParams::Kind::kPerBlock) return StrCat("i", static_cast<int>(weight.quant.bits), " per_block size=", weight.quant.block);
-  return StrCat(Name(weight.dtype), " per_channel");
+  return StrCat("i", static_cast<int>(weight.quant.bits), " per_channel");
 }
 
 std::string InputText(const TensorType& input, bool rows) {

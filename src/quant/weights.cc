@@ -34,7 +34,9 @@ Status NotFinite(const Constant& c) {
 // A scale that XNNPACK takes: above zero and not denormal. Channels of zeros have any.
 float UsableScale(float scale) { return scale == 0 ? 1.0f : std::max(scale, FLT_MIN); }
 
-int8_t RoundTo8(float w, float scale) { return static_cast<int8_t>(QuantizeElement(w, scale, 0, {-127, 127})); }
+int8_t RoundTo(float w, float scale, int bits) {
+  return static_cast<int8_t>(QuantizeElement(w, scale, 0, bits == 4 ? IntegerRange{-8, 7} : IntegerRange{-127, 127}));
+}
 
 }  // namespace
 
@@ -134,23 +136,23 @@ Result<QuantizedWeight> WeightQuantizer::PerChannel(uint32_t constant, int axis)
   return PerChannel(constant, axis, std::move(scales));
 }
 
-Result<QuantizedWeight> WeightQuantizer::PerChannel(uint32_t constant, int axis, std::vector<float> scales) {
+Result<QuantizedWeight> WeightQuantizer::PerChannel(uint32_t constant, int axis, std::vector<float> scales, int bits) {
   for (float& s : scales) s = UsableScale(s);
   const Constant source = module_.constants[constant];
-  Key key = KeyOf(source, 8, axis);
+  Key key = KeyOf(source, bits, axis);
   std::get<1>(key).append(reinterpret_cast<const char*>(scales.data()), scales.size() * sizeof(float));
   if (auto it = made_.find(key); it != made_.end()) return it->second;
   const Shape& shape = source.type.shape;
   const ChannelOf channel_of = ChannelOf::Along(shape, axis);
-  auto recipe = [source, scales, channel_of, axis](std::byte* to) {
+  auto recipe = [source, scales, channel_of, axis, bits](std::byte* to) {
     FloatRows from(source);
     int8_t* q = reinterpret_cast<int8_t*>(to);
     for (int64_t r = 0; r < from.rows(); ++r) {
       const std::span<const float> row = from.row(r);
-      for (size_t i = 0; i < row.size(); ++i) *q++ = RoundTo8(row[i], scales[static_cast<size_t>(axis == 0 ? r : channel_of(static_cast<int64_t>(i)))]);
+      for (size_t i = 0; i < row.size(); ++i) *q++ = RoundTo(row[i], scales[static_cast<size_t>(axis == 0 ? r : channel_of(static_cast<int64_t>(i)))], bits);
     }
   };
-  DT_ASSIGN_OR_RETURN(made_[key], Add(constant, TensorType(DType::kI8, shape, QuantParams::PerChannel(axis)), std::move(recipe),
+  DT_ASSIGN_OR_RETURN(made_[key], Add(constant, TensorType(DType::kI8, shape, QuantParams::PerChannel(axis, bits)), std::move(recipe),
                                       TensorType(DType::kF32, {Dim(channel_of.channels)}), BytesOf(scales.data(), scales.size() * sizeof(float))));
   return made_[key];
 }

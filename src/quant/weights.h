@@ -48,8 +48,8 @@ class WeightQuantizer {
 
   // i8 with one scale per index of `axis` (max|w| / 127), f32[n]. The weight's shape stays.
   Result<QuantizedWeight> PerChannel(uint32_t constant, int axis);
-  // The same with other scales, for layers whose bias or result asks for them. Equal scales give the same constants.
-  Result<QuantizedWeight> PerChannel(uint32_t constant, int axis, std::vector<float> scales);
+  // The same with other scales, for layers whose bias or result asks for them, or with 4 bits (-8 to 7, one to a byte). Equal scales give the same constants.
+  Result<QuantizedWeight> PerChannel(uint32_t constant, int axis, std::vector<float> scales, int bits = 8);
   // max|w| / 127 of each index of `axis`; 0 where all are zero. Fails on values that are not finite.
   Result<std::vector<float>> ChannelScales(uint32_t constant, int axis);
   // A matrix [N,K], K a multiple of `block`: u8[N,K/2] with bf16 scales [N,K/block], of each block its BlockScale or one
@@ -59,6 +59,7 @@ class WeightQuantizer {
   // For a scheme of 4 bits: this weight, and what is tied to it, has 8.
   void StayAt8Bits(uint32_t constant) { at_8_bits_.insert(module_.constants[constant].identity()); }
   bool stays_at_8_bits(uint32_t constant) const { return at_8_bits_.contains(module_.constants[constant].identity()); }
+  bool HasPerBlock(uint32_t constant, int block) const { return made_.contains(KeyOf(module_.constants[constant], 4, block)); }
   // From now on PerBlock gives this for the constant (and what is tied to it).
   void SetPerBlock(uint32_t constant, int block, PackedBlocks blocks);
   // The matrix whose rows are the columns of a constant matrix: a view of the same bytes, made once.

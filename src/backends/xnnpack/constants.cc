@@ -141,7 +141,7 @@ Id Lowering::QuantizedWeight(const Constant& weight, const Constant& scale, Shap
   XnnType type;
   type.channel_dim = channel_dim;
   type.num_scales = static_cast<uint32_t>(scale.type.shape.numel().value());
-  if (weight.type.quant.bits == 4) {
+  if (weight.type.dtype == DType::kU8) {
     type.datatype = xn::XNNDatatype::xnn_datatype_qbint4;
     type.params = xn::XNNQuantParams::PerChannelGroupQuant;
     type.block = weight.type.quant.block;

@@ -11,7 +11,7 @@ void QuantizedLinear(Lowering& l, const Node& n) {
   const Constant* b = l.F32Constant(bias);
   if (!w || !scale || (bias != kNone && !b)) return l.Fail("a quantized linear whose weight, scales and bias are not constants");
   if (l.type(input).rank() < 2) return l.Fail("a quantized linear of a vector");
-  const bool nibbles = w->type.quant.bits == 4, rows = GetOperand(n, "input_scale") != kNone;
+  const bool nibbles = w->type.dtype == DType::kU8, rows = GetOperand(n, "input_scale") != kNone;
   if (nibbles && !rows) return l.Fail(StrCat("a linear of ", l.type(input).ToString(), " with 4-bit weights in blocks; it takes rows of i8 there"));
   const Dim columns = nibbles ? w->type.shape[1] * Dim(2) : w->type.shape[1];
   const Id x = l.Operand(input);

@@ -1,0 +1,206 @@
+#include "quant/fixed_params.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "quant/block_expansion.h"
+#include "quant/layers.h"
+#include "quant/static_params.h"
+
+namespace dovetail {
+namespace {
+
+// How far beyond what was seen u16 reaches: steps are plenty.
+constexpr float kHeadroom = 1.25f;
+// Of the lowest integer below scores: exp(-10) is no step of a u8 weight, exp(-20) none of a u16 one.
+float MarginOf(DType activation) { return activation == DType::kU16 ? 20 : 10; }
+
+class FixedParamChooser {
+ public:
+  FixedParamChooser(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, FixedPlan& plan)
+      : module_(module), scheme_(scheme), observed_(observed), weights_(weights), plan_(plan) {}
+
+  Result<FixedParams> Run() {
+    for (;;) {
+      left_ = false;
+      params_ = {};
+      ranges_.clear();
+      for (const auto& [name, group] : plan_.groups()) RangeOfGroup(name, group);
+      if (!left_) {
+        for (size_t g = 0; g < module_.graphs.size(); ++g) LowerMasks(g);
+        for (const auto& [name, range] : ranges_) params_.groups[name] = ParamsOf(range, scheme_.activation);
+        for (size_t g = 0; g < module_.graphs.size() && !left_; ++g) {
+          DT_RETURN_IF_ERROR(Nodes(g));
+        }
+      }
+      if (!left_) return std::move(params_);
+      plan_.Solve();
+    }
+  }
+
+ private:
+  void RangeOfGroup(uint32_t name, const FixedPlan::Group& group) {
+    if (group.fixed) {
+      params_.groups[name] = FixedParamsOf(*group.fixed, scheme_.activation);
+      return;
+    }
+    Observer merged;
+    bool masked = false;
+    for (const auto& [g, v] : group.ranges) {
+      const auto it = observed_.values[g].find(v);
+      masked = masked || observed_.masked[g].contains(v);
+      if (it == observed_.values[g].end() || it->second.finite() == 0) continue;
+      merged.Merge(it->second);
+    }
+    if (merged.finite() == 0) return LeaveGroup(name, "no calibration call gave it a value");
+    for (uint32_t s : group.states) AddRows(module_.states[s].initial, merged);
+    for (uint32_t c : group.constants) {
+      if (!module_.constants[c].data_known) return LeaveGroup(name, StrCat("the data of constant '", module_.constants[c].name, "' are not in the file"));
+      masked = AddRows(module_.constants[c], merged) || masked;
+    }
+    ValueRange range = group.scores || scheme_.activation == DType::kU16 ? merged.FullRange() : merged.MseRange();
+    if (scheme_.activation == DType::kU16) range = {range.low * kHeadroom, range.high * kHeadroom};
+    if (masked) range.low -= MarginOf(scheme_.activation);
+    ranges_[name] = range;
+  }
+
+  // Whether some elements were masked ones, which count for nothing.
+  static bool AddRows(const Constant& c, Observer& observer) {
+    if (c.nbytes() == 0) return false;
+    FloatRows rows(c);
+    bool masked = false;
+    std::vector<float> shown;
+    for (int64_t r = 0; r < rows.rows(); ++r) {
+      const std::span<const float> row = rows.row(r);
+      shown.clear();
+      std::copy_if(row.begin(), row.end(), std::back_inserter(shown), [](float v) { return !(v < kMaskedFrom); });
+      masked = masked || shown.size() < row.size();
+      observer.Add(shown, 0);
+    }
+    return masked;
+  }
+
+  void LeaveGroup(uint32_t name, const std::string& reason) {
+    left_ = true;
+    for (size_t g = 0; g < module_.graphs.size(); ++g) {
+      const Graph& graph = *module_.graphs[g];
+      const auto in_group = [&](ValueId v) { return plan_.integer(g, v) && plan_.group(g, v) == name; };
+      for (NodeId id : graph.order) {
+        const Node& n = graph.node(id);
+        if (n.results.empty() || !plan_.quantized(g, id)) continue;
+        const std::vector<size_t> data = DataOperands(module_, graph, n);
+        if (in_group(n.results[0]) || std::any_of(data.begin(), data.end(), [&](size_t i) { return in_group(n.operands[i]); })) plan_.LeaveFloat(g, id, reason);
+      }
+    }
+    for (uint32_t s = 0; s < module_.states.size(); ++s)
+      if (plan_.integer_state(s) && plan_.group_of_state(s) == name) plan_.LeaveFloat(s, reason);
+  }
+
+  // A mask that is added must take any score below the lowest that shows.
+  void LowerMasks(size_t g) {
+    const Graph& graph = *module_.graphs[g];
+    for (NodeId id : graph.order) {
+      const Node& n = graph.node(id);
+      if (n.op != OpId::kAdd || !plan_.quantized(g, id) || !plan_.scores(g, n.results[0])) continue;
+      const auto sum = ranges_.find(plan_.group(g, n.results[0]));
+      if (sum == ranges_.end()) continue;
+      for (size_t i = 0; i < 2; ++i) {
+        const ValueId mask = n.operands[i], other = n.operands[1 - i];
+        if (!plan_.integer(g, other)) continue;
+        const auto scores = ranges_.find(plan_.group(g, other));
+        if (scores == ranges_.end()) continue;
+        const float low = sum->second.low - std::max(scores->second.high, 0.0f);
+        if (const uint32_t c = ConstantOf(graph, mask); c != kNone) {
+          Observer o;
+          if (!module_.constants[c].data_known || !AddRows(module_.constants[c], o)) continue;
+          params_.constants[{g, id, i}] = ParamsOf({std::min(o.FullRange().low, low), o.FullRange().high}, scheme_.activation);
+        } else if (observed_.masked[g].contains(mask) && plan_.integer(g, mask)) {
+          if (const auto range = ranges_.find(plan_.group(g, mask)); range != ranges_.end()) range->second.low = std::min(range->second.low, low);
+        }
+      }
+    }
+  }
+
+  // Constants of their own, and the scales of layers.
+  Status Nodes(size_t g) {
+    const Graph& graph = *module_.graphs[g];
+    for (NodeId id : graph.order) {
+      const Node& n = graph.node(id);
+      if (n.results.empty() || !plan_.quantized(g, id)) continue;
+      if (plan_.role(g, id) == StaticRole::kLayer) DT_RETURN_IF_ERROR(Layer(g, id));
+      if (plan_.role(g, id) == StaticRole::kMove || plan_.role(g, id) == StaticRole::kClamp) continue;
+      for (size_t i : DataOperands(module_, graph, n)) {
+        const uint32_t c = ConstantOf(graph, n.operands[i]);
+        if (c == kNone || params_.constants.contains({g, id, i})) continue;
+        const auto params = ConstantRange(module_.constants[c]);
+        if (!params) {
+          plan_.LeaveFloat(g, id, "a constant operand is not finite or not in the file");
+          left_ = true;
+          return OkStatus();
+        }
+        params_.constants[{g, id, i}] = ParamsOf(*params, scheme_.activation);
+      }
+    }
+    return OkStatus();
+  }
+
+  static std::optional<ValueRange> ConstantRange(const Constant& c) {
+    if (!c.data_known) return std::nullopt;
+    Observer o;
+    o.Add(FloatsOf(c), 0);
+    if (o.first_bad_call() == 0) return std::nullopt;
+    return o.FullRange();
+  }
+
+  Status Layer(size_t g, NodeId id) {
+    const Graph& graph = *module_.graphs[g];
+    const Node& n = graph.node(id);
+    const uint32_t weight = WeightOf(graph, n, weights_);
+    std::vector<float> bias;
+    if (n.op != OpId::kMatmul && n.operands[2] != kNone) bias = FloatsOf(module_.constants[ConstantOf(graph, n.operands[2])]);
+    if (!std::all_of(bias.begin(), bias.end(), [](float b) { return std::isfinite(b); })) {
+      plan_.LeaveFloat(g, id, "its bias has a value that is not finite");
+      left_ = true;
+      return OkStatus();
+    }
+    if (HasBlocks(module_, graph, n, scheme_)) return OkStatus();
+    std::vector<float> raw;
+    if (scheme_.weight_bits == 4) {
+      DT_ASSIGN_OR_RETURN(raw, FourBitScales(module_.constants[weight], ChannelAxis(n)));
+    } else {
+      DT_ASSIGN_OR_RETURN(raw, weights_.ChannelScales(weight, ChannelAxis(n)));
+    }
+    const auto scale = [&](ValueId v) { return params_.groups.at(plan_.group(g, v)).scale; };
+    params_.weight_scales[{g, id}] = LayerScales(raw, bias, ScaleOfInput(g, id), scale(n.results[0]));
+    return OkStatus();
+  }
+
+  float ScaleOfInput(size_t g, NodeId id) const {
+    const ValueId x = module_.graphs[g]->node(id).operands[0];
+    return params_.groups.at(plan_.group(g, x)).scale;
+  }
+
+  const Module& module_;
+  const Scheme& scheme_;
+  const FixedObservation& observed_;
+  WeightQuantizer& weights_;
+  FixedPlan& plan_;
+  FixedParams params_;
+  std::map<uint32_t, ValueRange> ranges_;
+  bool left_ = false;
+};
+
+}  // namespace
+
+bool HasBlocks(const Module& module, const Graph& graph, const Node& layer, const Scheme& scheme) {
+  if (scheme.weight_bits != 4 || layer.op == OpId::kConvolution) return false;
+  const Shape& w = module.constants[ConstantOf(graph, layer.operands[1])].type.shape;
+  const int64_t columns = w[layer.op == OpId::kMatmul ? 0 : 1].value();
+  return columns > 0 && columns % scheme.block == 0;
+}
+
+Result<FixedParams> ChooseFixedParams(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, FixedPlan& plan) {
+  return FixedParamChooser(module, scheme, observed, weights, plan).Run();
+}
+
+}  // namespace dovetail
