@@ -1,5 +1,6 @@
 #include "cli/compile_flags.h"
 
+#include <charconv>
 #include <sstream>
 
 namespace dovetail::cli {
@@ -19,9 +20,34 @@ void CompileFlags::AddTo(CLI::App* verb) {
   verb->add_option("--runtime", runtime, "dovetail, or executorch for a program that the stock ExecuTorch runtime loads")
       ->capture_default_str()
       ->check(CLI::IsMember({"dovetail", "executorch"}));
+  verb->add_option("--input-shape", input_shapes, "sizes of an input in place of symbolic ones, [METHOD:]INPUT=1,32 (repeatable)")->take_all();
   verb->add_option("--method", methods, "a further method, NAME=MODEL.pt2")
       ->check([](const std::string& m) { return m.find('=') == std::string::npos ? "--method " + m + ": expected NAME=MODEL.pt2" : std::string(); });
 }
+
+namespace {
+
+// "prefill:tokens=1,32"; the method may be left out.
+Result<InputShape> ParseShape(const std::string& text) {
+  const auto bad = [&] { return InvalidArgument("--input-shape ", text, ": expected INPUT=SIZE,SIZE,... or METHOD:INPUT=SIZE,SIZE,..."); };
+  InputShape shape;
+  const size_t eq = text.find('='), colon = text.find(':');
+  if (eq == std::string::npos || eq == 0) return bad();
+  const bool method = colon < eq;
+  if (method) shape.method = text.substr(0, colon);
+  shape.input = text.substr(method ? colon + 1 : 0, eq - (method ? colon + 1 : 0));
+  std::stringstream list(text.substr(eq + 1));
+  for (std::string size; std::getline(list, size, ',');) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), value);
+    if (error != std::errc() || end != size.data() + size.size() || value < 0) return bad();
+    shape.sizes.push_back(value);
+  }
+  if (shape.sizes.empty() || shape.input.empty()) return bad();
+  return shape;
+}
+
+}  // namespace
 
 Result<CompileOptions> CompileFlags::Options() const {
   for (const auto& [flag, values] : not_built)
@@ -40,6 +66,10 @@ Result<CompileOptions> CompileFlags::Options() const {
   for (const std::string& m : methods) {
     const size_t eq = m.find('=');
     options.methods.emplace_back(m.substr(0, eq), m.substr(eq + 1));
+  }
+  for (const std::string& text : input_shapes) {
+    DT_ASSIGN_OR_RETURN(InputShape shape, ParseShape(text));
+    options.input_shapes.push_back(std::move(shape));
   }
   return options;
 }

@@ -13,7 +13,7 @@ namespace dovetail::cli {
 
 struct CompileFlags {
   std::string model, quantize = "none", state = "float", runtime = "dovetail", backends = "xnnpack,cpu";
-  std::vector<std::string> methods, calibrate, keep_float;
+  std::vector<std::string> methods, calibrate, keep_float, input_shapes;
   std::map<std::string, std::vector<std::string>> not_built;  // flags of the contract that later versions have
 
   QnnFlags qnn;

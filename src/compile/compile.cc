@@ -1,5 +1,6 @@
 #include "compile/compile.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
@@ -95,6 +96,8 @@ Status RunNamed(std::string_view pass, Module& module) { return RunPass(*FindPas
 Result<Module> Prepare(const std::string& input, const CompileOptions& options, std::span<const Backend* const> backends, CompileReport& report) {
   DT_ASSIGN_OR_RETURN(Module module, ImportAndOptimize(input, options));
   ReportQuantizedLayers(module, report.quantize);  // those that come quantized; they stay as they are
+  // Its hardware has no fused operators of ours; the schemes made for it spell them out themselves.
+  if (std::any_of(backends.begin(), backends.end(), [](const Backend* b) { return b->name == "qnn"; })) DT_RETURN_IF_ERROR(RunNamed("spell_out_fused", module));
   if (options.quantize.scheme || options.quantize.int8_states) {
     if (Status s = Quantize(module, options.quantize, report.quantize); !s.ok()) return std::move(s).While(StrCat("quantizing '", input, "'"));
   }
@@ -119,9 +122,19 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
 }  // namespace
 
 Result<Module> ImportAndOptimize(const std::string& input, const CompileOptions& options) {
+  for (const InputShape& s : options.input_shapes)
+    if (!s.method.empty() && std::none_of(options.methods.begin(), options.methods.end(), [&](const auto& m) { return m.first == s.method; }))
+      return InvalidArgument("--input-shape ", s.method, ":", s.input, ": there is no --method ", s.method);
+  const auto shapes_of = [&](std::string_view method) {
+    std::vector<InputShape> shapes;
+    std::copy_if(options.input_shapes.begin(), options.input_shapes.end(), std::back_inserter(shapes), [&](const InputShape& s) { return s.method == method; });
+    return shapes;
+  };
   DT_ASSIGN_OR_RETURN(Module module, ImportPt2(input));
+  DT_RETURN_IF_ERROR(FixShapes(module, shapes_of("")));
   for (const auto& [name, path] : options.methods) {
     DT_ASSIGN_OR_RETURN(Module method, ImportPt2(path, name));
+    DT_RETURN_IF_ERROR(FixShapes(method, shapes_of(name)));
     DT_RETURN_IF_ERROR(MergeMethods(module, std::move(method)));
   }
   DT_RETURN_IF_ERROR(Verify(module));

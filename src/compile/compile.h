@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "compile/fix_shapes.h"
 #include "compile/partition.h"
 #include "quant/quantize.h"
 
@@ -16,6 +17,7 @@ struct CompileOptions {
   bool stock_runtime = false;                              // --runtime executorch
   QuantizeOptions quantize;                                // --quantize, --state, --keep-float, --calibrate
   std::vector<std::pair<std::string, std::string>> methods;  // further methods: name, .pt2; states and weights are shared by name
+  std::vector<InputShape> input_shapes;                      // --input-shape: sizes fixed in place of symbolic ones
 };
 
 struct CompiledState {

@@ -34,7 +34,7 @@ bool SplitScales(const std::vector<float>& scales, size_t rows, QnnWeight* w) {
   for (size_t r = 0; r < rows; ++r) {
     const float most = *std::max_element(scales.begin() + static_cast<ptrdiff_t>(r * blocks), scales.begin() + static_cast<ptrdiff_t>((r + 1) * blocks));
     bool found = false;
-    for (int k = 16; k >= 1 && !found; --k) {
+    for (int k = 1; k <= 16 && !found; ++k) {
       const float base = most / static_cast<float>(k);
       std::vector<uint8_t> factors;
       for (size_t b = 0; b < blocks; ++b) {
@@ -140,6 +140,13 @@ void RmsNorm(Lowering& l, const Node& n) {
   l.Op("RmsNorm", {x, l.In(n.operands[1])}, {l.Out(n.results[0])}, {Float("epsilon", GetAttr(n, "eps").Number()), Uints("axes", {1}, {last})});
 }
 
+void LayerNorm(Lowering& l, const Node& n) {
+  const Id x = l.In(n.operands[0]);
+  const uint32_t last = static_cast<uint32_t>(l.dims(x).size() - 1);
+  l.Op("LayerNorm", {x, l.In(n.operands[1]), l.In(n.operands[2])}, {l.Out(n.results[0])},
+       {Float("epsilon", GetAttr(n, "eps").Number()), Uints("axes", {1}, {last})});
+}
+
 void Reduce(Lowering& l, const Node& n) {
   const size_t rank = l.type(n.operands[0]).rank();
   std::vector<int64_t> axes;
@@ -173,6 +180,7 @@ LowerFn FindAlgebra(OpId op) {
     case OpId::kMatmul: return MatMul;
     case OpId::kSoftmax: return Softmax;
     case OpId::kRmsNorm: return RmsNorm;
+    case OpId::kLayerNorm: return LayerNorm;
     case OpId::kMean:
     case OpId::kSum:
     case OpId::kAmax: return Reduce;

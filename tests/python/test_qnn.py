@@ -1,0 +1,145 @@
+"""A cache stays a cache on Qualcomm's tensor processor: in every scheme and way to write it, on the x86 simulator of Qualcomm's own library.
+
+Needs the library (./test installs the Python package onnxruntime-qnn for it); nothing here says anything about a phone.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import quant_models
+from conftest import ROOT
+from quant_cli import Cli, worst_sqnr
+from quant_models import FIRST_POSITION, PROMPTS, STEPS, Model, write_calls
+
+SCHEMES = ["qnn-fp16", "qnn-8a8w", "qnn-16a8w", "qnn-16a4w"]
+CACHES = [f"layers.{layer}.self_attn.{kind}_cache" for layer in range(2) for kind in "kv"]
+SOC = "SM8650"
+# SQNR of the simulator beside the same fixed-point program in our own kernels, and of that program's outputs beside eager PyTorch, in dB. The hardware's
+# softmax, sigmoid and norms round otherwise than a float computation that is rounded once.
+LIKE_OURS = {"qnn-fp16": 45, "qnn-8a8w": 14, "qnn-16a8w": 40, "qnn-16a4w": 40}
+LIKE_EAGER = {"qnn-fp16": 45, "qnn-8a8w": 8, "qnn-16a8w": 25, "qnn-16a4w": 8}
+
+
+@pytest.fixture(scope="module")
+def qnn_library():
+    """Where Qualcomm's library is."""
+    path = os.environ.get("DOVETAIL_QNN_LIB") or str(ROOT / "build/qnn/onnxruntime_qnn")
+    if not Path(path).exists():
+        pytest.skip("no QNN library: set DOVETAIL_QNN_LIB, or run ./test, which installs onnxruntime-qnn")
+    return path
+
+
+@pytest.fixture
+def cli(dovetail, tmp_path):
+    return Cli(dovetail, tmp_path)
+
+
+def single_token_calls(prompt):
+    return [(torch.tensor([[token]]), torch.tensor([FIRST_POSITION + i])) for i, token in enumerate([*prompt, *STEPS])]
+
+
+@pytest.fixture(scope="module")
+def decoders(tmp_path_factory):
+    """By kind: the model, its file, two sequences of single tokens, and eager's logits of them."""
+    folder, made = tmp_path_factory.mktemp("decoders"), {}
+
+    def get(kind):
+        if kind not in made:
+            model = quant_models.decoder(kind)
+            sequences = [single_token_calls(prompt) for prompt in PROMPTS]
+            made[kind] = model, model.export(folder / f"{kind}.pt2"), sequences, [model.eager(calls) for calls in sequences]
+        return made[kind]
+
+    return get
+
+
+def scheme_flags(cli, scheme, calls):
+    if scheme == "qnn-fp16":
+        return ["--quantize", scheme]
+    folder = cli.new_path("calibration")
+    write_calls(calls, folder)
+    return ["--quantize", scheme, "--calibrate", folder]
+
+
+ONE_TOKEN = ["--input-shape", "tokens=1,1", "--input-shape", "input_pos=1"]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("kind", quant_models.DECODERS)
+def test_the_cache_stays_a_cache(cli, qnn_library, decoders, kind, scheme):
+    model, source, sequences, eager = decoders(kind)
+    common = [*scheme_flags(cli, scheme, sequences[0] + sequences[1]), *ONE_TOKEN, "--qnn-lib", qnn_library]
+    program, report = cli.compile(source, *common, "--backend", "qnn,cpu", "--soc", SOC)
+    plain, _ = cli.compile(source, *common, "--backend", "cpu")
+    assert report["linears"]["delegated"] == report["linears"]["total"] == 15
+    outcomes = [run_qnn(cli, qnn_library, program, calls) for calls in sequences]
+    expected = [cli.run(plain, calls) for calls in sequences]
+    for got, ours, theirs in zip(outcomes, expected, eager, strict=True):
+        assert worst_sqnr(got.outputs, ours.outputs) > LIKE_OURS[scheme]
+        assert worst_sqnr(got.outputs, theirs) > LIKE_EAGER[scheme]
+    by_name = {s["name"]: s for s in report["states"]}
+    for name in CACHES:
+        initial = model.module.get_buffer(name).numpy()
+        assert by_name[name]["shape"] == list(initial.shape)
+        before = expected[0].states[0][name].copy()
+        for call, states in enumerate(outcomes[0].states):
+            row = FIRST_POSITION + call
+            untouched = np.r_[0:row, row + 1 : initial.shape[2]]
+            # Before the first call: what our own kernels leave of rows that no call has written yet is what the file starts with.
+            start = before if call == 0 else outcomes[0].states[call - 1][name]
+            np.testing.assert_array_equal(states[name][:, :, untouched], start[:, :, untouched])
+            assert np.any(states[name][:, :, row] != start[:, :, row]) or call == 0
+    # Two prompts, then the same tokens.
+    last = [np.stack([o[0] for o in outcome.outputs[-len(STEPS) :]]) for outcome in outcomes]
+    want = [np.stack([o[0] for o in outputs[-len(STEPS) :]]) for outputs in eager]
+    assert np.abs(last[0] - last[1]).max() > 0.5 * np.abs(want[0] - want[1]).max()
+
+
+def run_qnn(cli, library, program, calls):
+    os.environ["DOVETAIL_QNN_LIB"] = library
+    return cli.run(program, calls)
+
+
+def test_prefill_and_decode_share_state_and_context(cli, qnn_library, decoders):
+    model, source, sequences, _ = decoders("index_put")
+    prompt = (torch.tensor([PROMPTS[0]]), torch.arange(FIRST_POSITION, FIRST_POSITION + len(PROMPTS[0])))
+    shapes = [*ONE_TOKEN, "--input-shape", "prefill:tokens=1,6", "--input-shape", "prefill:input_pos=6"]
+    program, _ = cli.compile(source, "--method", f"prefill={source}", *shapes, "--quantize", "qnn-fp16", "--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", qnn_library)
+    info = json.loads(cli("inspect", program, "--qnn-lib", qnn_library, "--json").stdout)
+    sizes = [d["bytes"] for d in info["delegates"] if d["id"] == "QnnBackend"]
+    assert len(sizes) >= 2 and os.path.getsize(program) < 1.5 * max(sizes) + 65536, "the two methods do not share their context binary"
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--backend", "qnn,cpu"], "needs --soc"),
+    (["--backend", "qnn,cpu", "--soc", "SM1"], "unknown SoC 'SM1'"),
+    (["--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", "/nonexistent"], "no QNN library"),
+    (["--backend", "npu"], "unknown backend 'npu'"),
+])
+def test_wrong_flags(cli, decoders, arguments, message):
+    _, source, _, _ = decoders("index_put")
+    assert message in cli.refusal(source, *arguments)
+
+
+@pytest.mark.parametrize("shape, message", [
+    ("tokens=1", "1 sizes for a tensor of shape"),
+    ("tokens=1,32", "from 1 to 31, not 32"),
+    ("tokens=2,1", "dim 0 was exported as 1, not 2"),
+    ("token=1,1", "no such input; it has tokens, input_pos"),
+    ("tokens=1,x", "expected INPUT=SIZE"),
+    ("decode:tokens=1,1", "there is no --method decode"),
+])
+def test_wrong_input_shapes(cli, decoders, shape, message):
+    _, source, _, _ = decoders("index_put")
+    assert message in cli.refusal(source, "--input-shape", shape)
+
+
+def test_fixed_shapes_change_no_result(cli, decoders):
+    _, source, sequences, eager = decoders("index_put")
+    program, _ = cli.compile(source, *ONE_TOKEN)
+    assert worst_sqnr(cli.run(program, sequences[0]).outputs, eager[0]) > 80
