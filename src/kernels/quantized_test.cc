@@ -39,8 +39,13 @@ TEST(QuantizedKernelsTest, Elementwise) {
     SampleTensor x = Floats(sizes, 2);
     const float odd[] = {0.25f, -0.75f, 1.25f, kNan, kInf, -kInf, 1e30f};  // ties to even, and what is no number or too large
     std::copy_n(odd, std::min<int64_t>(7, x.view().numel()), x.view().as<float>());
-    for (DType type : {DType::kI8, DType::kU8, DType::kI16, DType::kI32})
+    for (DType type : {DType::kI8, DType::kU8, DType::kU16, DType::kI16, DType::kI32})
       for (int zero_point : {0, 3, 127}) Check(Case(OpId::kQuantize, {x}, {{"scale", 0.5}, {"zero_point", zero_point}, {"out_dtype", type}}));
+    Check(Case(OpId::kQuantize, {x}, {{"scale", 1e-4}, {"zero_point", 40000}, {"out_dtype", DType::kU16}}));
+    std::vector<SampleTensor> wide;
+    ASSERT_TRUE(RunKernel(Case(OpId::kQuantize, {x}, {{"scale", 1e-4}, {"zero_point", 40000}, {"out_dtype", DType::kU16}}),
+                          GetOp(OpId::kQuantize).reference, nullptr, nullptr, &wide).ok());
+    Check(Case(OpId::kDequantize, {wide[0]}, {{"scale", 1e-4}, {"zero_point", 40000}}));
     for (DType type : {DType::kI8, DType::kU8}) Check(Case(OpId::kDequantize, {Bytes(sizes, type)}, {{"scale", 0.013}, {"zero_point", -7}}));
   }
 }

@@ -9,8 +9,8 @@ namespace dovetail {
 
 inline constexpr int kMostMultiple = 16;
 
-// A matrix [N,K], K a multiple of `block`: of each row the scale s, of 4 significant bits, and of each block the multiple m of 1 to 16 that err least. The scales
-// s * m are exact in bf16. Fails on values that are not finite.
+// A matrix [N,K], K a multiple of `block`: of each row the scale s, of 4 significant bits, and of each block the multiple m of 1 to 16 that err least. The
+// scales s * m are exact in bf16. Fails on values that are not finite.
 Result<PackedBlocks> ExpandedBlocks(const Constant& matrix, int block);
 
 // One scale for each index of `axis` for integers -8 to 7: of max|w| / 7 and parts of it the one that errs least. Fails on values that are not finite.

@@ -53,12 +53,16 @@ class FixedParamChooser {
       merged.Merge(it->second);
     }
     if (merged.finite() == 0) return LeaveGroup(name, "no calibration call gave it a value");
-    for (uint32_t s : group.states) AddRows(module_.states[s].initial, merged);
+    Observer initial;
+    for (uint32_t s : group.states) AddRows(module_.states[s].initial, initial);
+    merged.Merge(initial);
     for (uint32_t c : group.constants) {
       if (!module_.constants[c].data_known) return LeaveGroup(name, StrCat("the data of constant '", module_.constants[c].name, "' are not in the file"));
       masked = AddRows(module_.constants[c], merged) || masked;
     }
     ValueRange range = group.scores || scheme_.activation == DType::kU16 ? merged.FullRange() : merged.MseRange();
+    // A state's contents are kept as they are.
+    range = {std::min(range.low, initial.FullRange().low), std::max(range.high, initial.FullRange().high)};
     if (scheme_.activation == DType::kU16) range = {range.low * kHeadroom, range.high * kHeadroom};
     if (masked) range.low -= MarginOf(scheme_.activation);
     ranges_[name] = range;

@@ -38,7 +38,8 @@ FixedPlan::FixedPlan(const Module& module, const QuantizeOptions& options) : mod
       p.data[id] = DataOperands(module, graph, n);
       const bool layer = p.roles[id] == StaticRole::kLayer;
       const Location* l = module.location(n);
-      if (KeptFloat(options, layer || n.op == OpId::kEmbedding ? LayerPath(module, graph, n) : l ? l->module_path : "")) p.reasons[id] = "--keep-float asks for it";
+      const std::string path = layer || n.op == OpId::kEmbedding ? LayerPath(module, graph, n) : l ? l->module_path : "";
+      if (KeptFloat(options, path)) p.reasons[id] = "--keep-float asks for it";
       else if (layer) p.reasons[id] = IsConstant(graphs_.size(), n.operands[0]) ? "its input is a constant" : StaticLayerProblem(module, graph, n);
       else if (n.op == OpId::kEmbedding && IsConstant(graphs_.size(), n.operands[0]) && !GetConstant(module, graph, n.operands[0])->data_known)
         p.reasons[id] = "the data of its table are not in the file";

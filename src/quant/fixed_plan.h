@@ -1,8 +1,8 @@
 // Which nodes of a module compute in fixed point, and which values must share their parameters.
 //
-// Every node that has a fixed-point form does, where it computes on activations: what depends on positions, masks and other integers alone is left to the cpu in
-// float, so is what only such nodes read, and chains of moves that no computation touches. A state is in integers where such a node reads or writes it; then all
-// that moves its rows has its parameters, in all methods.
+// Every node that has a fixed-point form does, where it computes on activations: what depends on positions, masks and other integers alone is left to the
+// cpu in float, so is what only such nodes read, and chains of moves that no computation touches. A state is in integers where such a node reads or writes
+// it; then all that moves its rows has its parameters, in all methods.
 #pragma once
 
 #include <map>

@@ -81,7 +81,8 @@ class FixedRewriter {
     if (const Location* l = module_.location(n)) layer.source = l->source;
     if (!quantized) {
       layer.reason = plan_.reason(number_, id);
-      if (layer.reason.empty()) layer.reason = n.op == OpId::kEmbedding ? "nothing in fixed point reads its rows, or its table is not of f32" : "it does not compute on f32";
+      const bool embedding = n.op == OpId::kEmbedding;
+      if (layer.reason.empty()) layer.reason = embedding ? "nothing in fixed point reads its rows, or its table is not of f32" : "it does not compute on f32";
     } else {
       layer.became = StrCat(Name(dtype_), " per_tensor");
       if (n.op == OpId::kEmbedding) layer.became += " table";
@@ -216,8 +217,8 @@ void Warn(const Module& module, const FixedPlan& plan, QuantizeReport& report) {
       const std::string& reason = plan.state_reason(s);
       report.warnings.push_back(StrCat("state '", state.name, "' stays float: ", reason.empty() ? "nothing in fixed point reads or writes it" : reason));
     } else if (!WrittenByRows(module, plan, s)) {
-      report.warnings.push_back(StrCat("state '", state.name, "' is computed anew by each call, not written by rows: as integers it keeps no small change of a large "
-                                       "value; --keep-float '", state.name, "' leaves it in float"));
+      report.warnings.push_back(StrCat("state '", state.name, "' is computed anew by each call, not written by rows: as integers it keeps no small change of a ",
+                                       "large value; --keep-float '", state.name, "' leaves it in float"));
     }
   }
 }

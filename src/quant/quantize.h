@@ -2,8 +2,8 @@
 //
 // What changes: linears, convolutions and embeddings with constant weights become their quantized_ operators; with activations of kind
 // kDynamic their inputs pass one quantize_dynamic per value, however many of them share it; with kStatic the values between them become integers too
-// (static_int8.h), with parameters from calibration calls (calibration.h). What cannot be quantized stays float, and the
-// report says why. States are neither constants nor calibrated values; with int8_states those that can be are stored as i8 rows with their scales
+// (static_int8.h), with kFixed all values, states among them (fixed_point.h), both with parameters from calibration calls (calibration.h). What cannot be quantized stays float, and the
+// report says why. States are no constants; with int8_states those that can be are stored as i8 rows with their scales
 // in a state of their own beside them (state_storage.h).
 #pragma once
 

@@ -343,6 +343,15 @@ def fused(r):
     r.sample("attention", [q, k, rand(1, 2, 3, 4), None, None], error="invalid argument")
 
 
+def layer_norms(r):
+    for shape, dtype in [((3, 8), torch.float32), ((2, 1, 33), torch.float32), ((0, 4), torch.float32), ((2, 7), torch.float16)]:
+        x, w, b = rand(*shape, dtype=dtype), rand(shape[-1], dtype=dtype), rand(shape[-1], dtype=dtype)
+        r.sample("layer_norm", [x, w, b], F.layer_norm(x.double(), [shape[-1]], w.double(), b.double(), 1e-3).to(dtype), eps=1e-3)
+    x = torch.full((2, 4), 3.0)
+    r.sample("layer_norm", [x, torch.ones(4), torch.ones(4)], torch.ones(2, 4), eps=1e-6)
+    r.sample("layer_norm", [x, torch.ones(4), torch.ones(3)], error="invalid argument", eps=1e-6)
+
+
 def record(r):
     indexing(r)
     reductions(r)
@@ -350,3 +359,4 @@ def record(r):
     convolutions(r)
     pools(r)
     fused(r)
+    layer_norms(r)

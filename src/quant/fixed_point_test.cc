@@ -1,0 +1,429 @@
+#include "quant/fixed_point.h"
+
+#include "ir/verifier.h"
+#include "ops/quantization.h"
+#include "quant/static_samples.h"
+
+namespace dovetail {
+namespace {
+
+using namespace samples;
+
+OwnedTensor Ints(std::vector<int64_t> values) {
+  OwnedTensor t = OwnedTensor::Make(TensorType(DType::kI64, {Dim(static_cast<int64_t>(values.size()))}));
+  std::copy(values.begin(), values.end(), t.view().as<int64_t>());
+  return t;
+}
+
+// A module quantized with calls: of the first graph, named input_0 and on, unless they are given names.
+struct Fixed {
+  Module before, after;
+  QuantizeReport report;
+  Status status;
+
+  using Call = std::vector<OwnedTensor>;
+  Fixed(const std::string& text, const std::string& scheme, const std::vector<Call>& calls, std::vector<std::string> keep_float = {})
+      : before(Parsed(text)), after(Parsed(text)) {
+    const TempFolder folder;
+    QuantizeOptions options;
+    options.scheme = FindScheme(scheme);
+    options.keep_float = std::move(keep_float);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      std::vector<std::pair<std::string, OwnedTensor>> named;
+      for (size_t k = 0; k < calls[i].size(); ++k) named.emplace_back(StrCat("input_", k), calls[i][k]);
+      options.calibration.push_back(folder.Write(StrCat(100 + i, ".npz"), named));
+    }
+    status = Quantize(after, options, report);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  const Graph& graph() const { return *after.graphs[0]; }
+  TensorType type(std::string_view name) const {
+    const ValueId v = FindValue(graph(), name);
+    EXPECT_NE(v, kNone) << name << " in\n" << Print(after);
+    return v == kNone ? TensorType() : graph().type(v);
+  }
+  size_t count(OpId op) const {
+    return static_cast<size_t>(std::count_if(graph().order.begin(), graph().order.end(), [&](NodeId id) { return graph().node(id).op == op; }));
+  }
+  const Node* first(OpId op) const {
+    for (NodeId id : graph().order)
+      if (graph().node(id).op == op) return &graph().node(id);
+    ADD_FAILURE() << "no " << GetOp(op).name << " in\n" << Print(after);
+    return nullptr;
+  }
+  double sqnr(const Call& call) const {
+    auto want = RunOnce(before, call), got = RunOnce(after, call);
+    EXPECT_TRUE(want.ok() && got.ok()) << want.status().ToString() << got.status().ToString();
+    return want.ok() && got.ok() ? Sqnr(Values((*want)[0]), Values((*got)[0])) : 0;
+  }
+};
+
+OwnedTensor Rows(unsigned seed, int64_t rows = 4, int64_t width = 32, float scale = 1) {
+  return Floats({Dim(rows), Dim(width)}, Normal(static_cast<size_t>(rows * width), seed, scale));
+}
+
+// Two layers, a product of activations, a residual, a norm.
+std::string Block() {
+  return "module {\n" + ConstantLine("a.weight", "32,32", Normal(1024, 1, 0.2f)) + ConstantLine("a.bias", "32", Normal(32, 2)) +
+         ConstantLine("b.weight", "8,32", Normal(256, 3, 0.2f)) + ConstantLine("norm.weight", "32", Normal(32, 4)) + ConstantLine("half", "", {0.5f}) +
+         R"(  graph @f(%x: f32[4,32]) {
+    %wa = const @a.weight : f32[32,32]
+    %ba = const @a.bias : f32[32]
+    %wb = const @b.weight : f32[8,32]
+    %wn = const @norm.weight : f32[32]
+    %half = const @half : f32[]
+    %n = rms_norm %x, %wn {eps=1e-05} : f32[4,32]
+    %a = linear %n, %wa, %ba : f32[4,32]
+    %s = silu %a : f32[4,32]
+    %t = permute %s {dims=[1,0]} : f32[32,4]
+    %m = mul %s, %half : f32[4,32]
+    %p = matmul %m, %t : f32[4,4]
+    %w = softmax %p {dim=-1} : f32[4,4]
+    %v = matmul %w, %s : f32[4,32]
+    %r = add %v, %x : f32[4,32]
+    %y = linear %r, %wb, _ : f32[4,8]
+    return %y
+  }
+}
+)";
+}
+
+std::vector<Fixed::Call> BlockCalls() {
+  std::vector<Fixed::Call> calls;
+  for (unsigned i = 0; i < 8; ++i) calls.push_back({Rows(100 + i)});
+  return calls;
+}
+
+TEST(FixedPoint, EveryValueBetweenOperatorsHasParameters) {
+  for (const auto& [scheme, dtype, least] :
+       {std::tuple("qnn-8a8w", DType::kU8, 20.0), std::tuple("qnn-16a8w", DType::kU16, 35.0), std::tuple("qnn-16a4w", DType::kU16, 14.0)}) {
+    const Fixed q(Block(), scheme, BlockCalls());
+    EXPECT_EQ(q.count(OpId::kQuantize), 1u) << Print(q.after);
+    EXPECT_EQ(q.count(OpId::kDequantize), 1u) << Print(q.after);
+    for (NodeId id : q.graph().order) {
+      const Node& n = q.graph().node(id);
+      if (n.op == OpId::kConst || n.op == OpId::kDequantize) continue;
+      EXPECT_TRUE(q.graph().type(n.results[0]).per_tensor()) << DescribeNode(q.graph(), n);
+      EXPECT_EQ(q.graph().type(n.results[0]).dtype, dtype) << DescribeNode(q.graph(), n);
+    }
+    EXPECT_EQ(q.type("t").quant, q.type("s").quant);
+    const QuantParams weights = q.type("w").quant;
+    EXPECT_EQ(weights, QuantParams::PerTensor(dtype == DType::kU8 ? 1.0f / 256 : 1.0f / 65536, 0));
+    EXPECT_EQ(q.type("y").shape, (Shape{Dim(4), Dim(8)}));
+    const double sqnr = q.sqnr({Rows(100)});
+    EXPECT_GE(sqnr, least) << scheme;
+    auto text = Parse(Print(q.after));
+    ASSERT_TRUE(text.ok()) << text.status().ToString();
+    EXPECT_EQ(Print(*text), Print(q.after));
+  }
+}
+
+TEST(FixedPoint, Biases) {
+  const Fixed q(Block(), "qnn-16a8w", BlockCalls());
+  const Node& n = *q.first(OpId::kQuantizedLinear);
+  const Constant &scale = *GetConstant(q.after, q.graph(), n.operands[4]), &bias = *GetConstant(q.after, q.graph(), n.operands[5]);
+  const float input = q.graph().type(n.operands[0]).quant.scale;
+  for (int c = 0; c < 32; ++c) {
+    const double units = static_cast<double>(reinterpret_cast<const float*>(bias.bytes().data())[c]) /
+                         (static_cast<double>(input) * static_cast<double>(reinterpret_cast<const float*>(scale.bytes().data())[c]));
+    EXPECT_NEAR(units, std::nearbyint(units), std::abs(units) * 1e-6 + 1e-6);
+  }
+}
+
+TEST(FixedPoint, FourBitWeights) {
+  const Fixed q(Block(), "qnn-16a4w", BlockCalls());
+  const Node& n = *q.first(OpId::kQuantizedLinear);
+  EXPECT_EQ(q.graph().type(n.operands[3]).ToString(), "u8[32,16]{per_block size=32 bits=4}");
+  EXPECT_EQ(q.report.layers[0].became, "u16 per_tensor x i4 per_block size=32");
+  // Wider rows: scales of a row are multiples of one number, exact in bf16, and the integers reach the weights.
+  std::vector<float> w = Normal(4 * 96, 5);
+  for (size_t i = 0; i < w.size(); ++i) w[i] *= i % 96 < 32 ? 0.1f : i % 96 < 64 ? 1.0f : 3.0f;
+  const std::string text = "module {\n" + ConstantLine("l.weight", "4,96", w) + ConstantLine("k.weight", "3,20", Normal(60, 6)) + R"(
+  graph @f(%x: f32[2,96], %z: f32[2,20]) {
+    %w = const @l.weight : f32[4,96]
+    %k = const @k.weight : f32[3,20]
+    %y = linear %x, %w, _ : f32[2,4]
+    %u = linear %z, %k, _ : f32[2,3]
+    return %y, %u
+  }
+}
+)";
+  const Fixed wide(text, "qnn-16a4w", {{Rows(1, 2, 96), Rows(2, 2, 20)}});
+  const Node& l = *wide.first(OpId::kQuantizedLinear);
+  const Constant &data = *GetConstant(wide.after, wide.graph(), l.operands[3]), &scale = *GetConstant(wide.after, wide.graph(), l.operands[4]);
+  ASSERT_EQ(scale.type.ToString(), "bf16[4,3]");
+  const uint16_t* s = reinterpret_cast<const uint16_t*>(scale.bytes().data());
+  for (int64_t r = 0; r < 4; ++r) {
+    float most = 0;
+    for (int b = 0; b < 3; ++b) most = std::max(most, BFloat16ToFloat(s[r * 3 + b]));
+    bool found = false;
+    for (int m = 1; m <= 16 && !found; ++m) {
+      found = true;
+      for (int b = 0; b < 3; ++b) {
+        const float multiple = BFloat16ToFloat(s[r * 3 + b]) / (most / static_cast<float>(m));
+        found = found && multiple == std::nearbyint(multiple) && multiple >= 1;
+      }
+    }
+    EXPECT_TRUE(found) << "row " << r;
+    for (int64_t k = 0; k < 96; ++k) {
+      const float step = BFloat16ToFloat(s[r * 3 + k / 32]);
+      const int32_t nibble = Nibble(reinterpret_cast<const uint8_t*>(data.bytes().data()) + r * 48, k);
+      EXPECT_NEAR(static_cast<float>(nibble) * step, w[static_cast<size_t>(r * 96 + k)], step * 1.6f);
+    }
+  }
+  // 20 columns are no whole blocks.
+  EXPECT_EQ(wide.report.layers[1].became, "u16 per_tensor x i4 per_channel");
+  size_t four_bits = 0;
+  for (NodeId id : wide.graph().order)
+    if (const Node& m = wide.graph().node(id); m.op == OpId::kQuantizedLinear && wide.graph().type(m.operands[3]).ToString() == "i8[3,20]{per_channel axis=0 bits=4}") {
+      ++four_bits;
+      const Constant& c = *GetConstant(wide.after, wide.graph(), m.operands[3]);
+      std::vector<std::byte> bytes(c.nbytes());
+      c.CopyTo(bytes.data());
+      for (std::byte b : bytes) EXPECT_LE(std::abs(static_cast<int8_t>(b)), 8);
+    }
+  EXPECT_EQ(four_bits, 1u) << Print(wide.after);
+  EXPECT_GE(wide.sqnr({Rows(1, 2, 96), Rows(2, 2, 20)}), 14);
+}
+
+// A cache of rows, not empty at first: written at %pos, read whole.
+std::string Cache(const std::string& update = "    %u = index_put %c, %pos, %k : f32[6,32]\n") {
+  std::string initial = ConstantLine("", "", Normal(192, 2, 2));
+  initial = initial.substr(initial.find('[', initial.find('=')));
+  return "module {\n" + ConstantLine("k.weight", "32,32", Normal(1024, 1, 0.2f)) + "  state @cache : f32[6,32] = " + initial + R"(
+  graph @f(%x: f32[1,32], %pos: i64[1]) {
+    %w = const @k.weight : f32[32,32]
+    %k = linear %x, %w, _ : f32[1,32]
+    %c = state.read @cache : f32[6,32]
+)" + update + R"(    state.write @cache, %u
+    %t = permute %u {dims=[1,0]} : f32[32,6]
+    %y = matmul %x, %t : f32[1,6]
+    return %y
+  }
+}
+)";
+}
+
+TEST(FixedPoint, StatesKeepWhatIsNotWritten) {
+  for (const auto& [scheme, dtype] : {std::pair("qnn-8a8w", DType::kU8), std::pair("qnn-16a8w", DType::kU16), std::pair("qnn-16a4w", DType::kU16)}) {
+    std::vector<Fixed::Call> calls;
+    for (unsigned i = 0; i < 4; ++i) calls.push_back({Rows(50 + i, 1), Ints({i})});
+    const Fixed q(Cache(), scheme, calls);
+    const State& state = q.after.states[0];
+    ASSERT_EQ(state.type.dtype, dtype);
+    ASSERT_TRUE(state.type.per_tensor());
+    EXPECT_TRUE(q.report.warnings.empty());
+    // One set of parameters for all that moves.
+    for (const char* name : {"k", "c", "u", "t"}) EXPECT_EQ(q.type(name).quant, state.type.quant) << name;
+    auto states = InitStates(q.after), real = InitStates(q.before);
+    ASSERT_TRUE(states.ok() && real.ok());
+    const OwnedTensor initial = (*states)[0];
+    for (int64_t i = 0; i < 192; ++i)
+      EXPECT_NEAR(Values(Dequantize(initial))[static_cast<size_t>(i)], Values((*real)[0])[static_cast<size_t>(i)], state.type.quant.scale * 0.51f);
+    for (int64_t at : {4, 1}) {
+      const Fixed::Call call = {Rows(60 + static_cast<unsigned>(at), 1), Ints({at})};
+      ASSERT_TRUE(Interpret(q.after, q.graph(), call, *states).ok());
+      ASSERT_TRUE(Interpret(q.before, *q.before.graphs[0], call, *real).ok());
+    }
+    const size_t row = 32 * ByteSize(dtype);
+    for (size_t r = 0; r < 6; ++r) {
+      const bool same = std::memcmp((*states)[0].storage.data() + r * row, initial.storage.data() + r * row, row) == 0;
+      EXPECT_EQ(same, r != 4 && r != 1) << r;
+    }
+    EXPECT_GE(Sqnr(Values((*real)[0]), Values(Dequantize((*states)[0]))), 14) << scheme;
+  }
+}
+
+TEST(FixedPoint, KeptStatesStayFloat) {
+  const Fixed q(Cache(), "qnn-8a8w", {{Rows(50, 1), Ints({0})}}, {"cache"});
+  EXPECT_EQ(q.after.states[0].type.dtype, DType::kF32);
+  ASSERT_EQ(q.report.warnings.size(), 1u);
+  EXPECT_NE(q.report.warnings[0].find("state 'cache' stays float: --keep-float asks for it"), std::string::npos) << q.report.warnings[0];
+  EXPECT_GE(q.sqnr({Rows(50, 1), Ints({0})}), 25);
+}
+
+TEST(FixedPoint, ArithmeticOnStatesIsWarnedOf) {
+  const Fixed q(Cache("    %u = add %c, %k : f32[6,32]\n"), "qnn-16a8w", {{Rows(50, 1), Ints({0})}});
+  ASSERT_EQ(q.report.warnings.size(), 1u);
+  EXPECT_NE(q.report.warnings[0].find("computed anew by each call"), std::string::npos) << q.report.warnings[0];
+}
+
+// Two methods on one cache agree on its parameters and keep each other's rows.
+TEST(FixedPoint, MethodsShareAState) {
+  std::string text = Cache();
+  const size_t graph = text.find("  graph @f"), end = text.rfind("}\n");
+  std::string second = text.substr(graph, end - graph);
+  second.replace(second.find("@f"), 2, "@g");
+  for (size_t at; (at = second.find("[1,32]")) != std::string::npos;) second.replace(at, 6, "[2,32]");
+  for (size_t at; (at = second.find("[1,6]")) != std::string::npos;) second.replace(at, 5, "[2,6]");
+  second.replace(second.find("%pos: i64[1]"), 12, "%pos: i64[2]");
+  text.insert(end, second);
+  const Fixed q(text, "qnn-16a8w", {{Rows(1, 1), Ints({0})}, {Rows(2, 2, 32, 4), Ints({1, 2})}, {Rows(3, 1), Ints({3})}});
+  ASSERT_EQ(q.after.graphs.size(), 2u);
+  const TensorType state = q.after.states[0].type;
+  ASSERT_EQ(state.dtype, DType::kU16);
+  for (const auto& g : q.after.graphs)
+    for (const char* name : {"k", "c", "u"}) EXPECT_EQ(g->type(FindValue(*g, name)).quant, state.quant) << g->name << name << Print(q.after);
+}
+
+// Masks of every kind: what they hide has no part in a range, and no weight.
+std::string Masked(const std::string& mask) {
+  return "module {\n" + ConstantLine("q.weight", "16,16", Normal(256, 1, 0.4f)) + ConstantLine("k.weight", "16,16", Normal(256, 2, 0.4f)) +
+         R"(  graph @f(%x: f32[6,16], %m: f32[6,6], %b: bool[6,6]) {
+    %wq = const @q.weight : f32[16,16]
+    %wk = const @k.weight : f32[16,16]
+    %q = linear %x, %wq, _ : f32[6,16]
+    %k = linear %x, %wk, _ : f32[6,16]
+    %q3 = view %q {size=[1,6,16]} : f32[1,6,16]
+    %k3 = view %k {size=[1,6,16]} : f32[1,6,16]
+    %a = attention %q3, %k3, %k3, )" + mask + R"( {is_causal=false} : f32[1,6,16]
+    %y = view %a {size=[6,16]} : f32[6,16]
+    return %y
+  }
+}
+)";
+}
+
+TEST(FixedPoint, MasksSaturate) {
+  OwnedTensor visible = OwnedTensor::Make(TensorType(DType::kBool, {Dim(6), Dim(6)}));
+  for (int64_t i = 0; i < 36; ++i) visible.view().as<uint8_t>()[i] = i % 6 <= i / 6;
+  for (const std::string scheme : {"qnn-8a8w", "qnn-16a8w"})
+    for (float low : {-INFINITY, -1e9f, -3.4028235e38f, -10000.0f}) {
+      std::vector<float> mask(36);
+      for (size_t i = 0; i < 36; ++i) mask[i] = i % 6 <= i / 6 ? 0 : low;
+      for (const bool booleans : {false, true}) {
+        std::vector<Fixed::Call> calls;
+        for (unsigned i = 0; i < 4; ++i) calls.push_back({Rows(70 + i, 6, 16), Floats({Dim(6), Dim(6)}, mask), visible});
+        const Fixed q(Masked(booleans ? "%b, _" : "%m, _"), scheme, calls);
+        EXPECT_TRUE(q.report.warnings.empty()) << q.report.warnings[0];
+        // The float model with a mask of -3.4e38 is the same as with -inf.
+        EXPECT_GE(q.sqnr(calls[0]), scheme == "qnn-8a8w" ? 24 : 38) << scheme << " " << low << " " << booleans << "\n" << Print(q.after);
+      }
+    }
+}
+
+TEST(FixedPoint, ConstantMasks) {
+  std::vector<float> mask(36);
+  for (size_t i = 0; i < 36; ++i) mask[i] = i % 6 <= i / 6 ? 0 : -1e9f;
+  mask[6] = -0.5f;  // not of two values only
+  std::string text = Masked("%mask, _");
+  text.insert(text.find('\n') + 1, ConstantLine("mask", "6,6", mask));
+  text.insert(text.find("    %wq = "), "    %mask = const @mask : f32[6,6]\n");
+  const OwnedTensor none = OwnedTensor::Make(TensorType(DType::kBool, {Dim(6), Dim(6)}));
+  std::vector<Fixed::Call> calls;
+  for (unsigned i = 0; i < 4; ++i) calls.push_back({Rows(70 + i, 6, 16), Floats({Dim(6), Dim(6)}, std::vector<float>(36)), none});
+  EXPECT_GE(Fixed(text, "qnn-8a8w", calls).sqnr(calls[0]), 24);
+}
+
+TEST(FixedPoint, Positions) {
+  std::string text = Masked("_, %p");
+  text.replace(text.find("%m: f32[6,6], %b: bool[6,6]"), 27, "%p: i64[6]");
+  std::vector<Fixed::Call> calls;
+  for (unsigned i = 0; i < 4; ++i) calls.push_back({Rows(70 + i, 6, 16), Ints({0, 1, 2, 3, 4, 5})});
+  const Fixed q(text, "qnn-8a8w", calls);
+  EXPECT_EQ(q.count(OpId::kAttention), 0u);
+  const Node& where = *q.first(OpId::kWhere);
+  EXPECT_EQ(q.graph().type(where.operands[1]).quant, q.graph().type(where.results[0]).quant);
+  EXPECT_EQ(q.graph().type(where.operands[2]).quant, q.graph().type(where.results[0]).quant);
+  EXPECT_GE(q.sqnr(calls[0]), 24);
+}
+
+// Angles computed from positions stay float; what they turn does not.
+TEST(FixedPoint, PositionsAreNotActivations) {
+  const std::string text = "module {\n" + ConstantLine("frequencies", "16", Normal(16, 1, 30)) + ConstantLine("l.weight", "16,16", Normal(256, 2, 0.3f)) +
+                           R"(  graph @f(%x: f32[4,16], %pos: i64[4], %t: f32[1]) {
+    %f = const @frequencies : f32[16]
+    %w = const @l.weight : f32[16,16]
+    %p = to_dtype %pos {out_dtype=f32} : f32[4]
+    %c = view %p {size=[4,1]} : f32[4,1]
+    %angle = mul %c, %f : f32[4,16]
+    %cos = cos %angle : f32[4,16]
+    %step = view %t {size=[1,1]} : f32[1,1]
+    %phase = mul %step, %f : f32[1,16]
+    %sin = sin %phase : f32[1,16]
+    %l = linear %x, %w, _ : f32[4,16]
+    %y = mul %l, %cos : f32[4,16]
+    %z = add %y, %sin : f32[4,16]
+    return %z
+  }
+}
+)";
+  const Fixed::Call call = {Rows(3, 4, 16), Ints({0, 90, 500, 1000}), Floats({Dim(1)}, {700})};
+  const Fixed q(text, "qnn-8a8w", {call});
+  for (const char* name : {"c", "angle", "cos", "step", "phase", "sin"}) EXPECT_EQ(q.type(name).dtype, DType::kF32) << name;
+  for (const char* name : {"l", "y"}) EXPECT_EQ(q.type(name).dtype, DType::kU8) << name;
+  EXPECT_EQ(q.count(OpId::kQuantize), 3u) << Print(q.after);
+  EXPECT_GE(q.sqnr(call), 30);
+}
+
+TEST(FixedPoint, LookupsMoveIntegers) {
+  const std::string text = "module {\n" + ConstantLine("table.weight", "10,16", Normal(160, 1)) + ConstantLine("l.weight", "16,16", Normal(256, 2, 0.3f)) +
+                           R"(  graph @f(%ids: i64[3]) {
+    %t = const @table.weight : f32[10,16]
+    %w = const @l.weight : f32[16,16]
+    %e = embedding %t, %ids : f32[3,16]
+    %y = linear %e, %w, _ : f32[3,16]
+    return %y
+  }
+}
+)";
+  const Fixed q(text, "qnn-16a8w", {{Ints({1, 1, 1})}});
+  const Node& n = *q.first(OpId::kEmbedding);
+  EXPECT_EQ(q.graph().type(n.operands[0]).dtype, DType::kU16);
+  EXPECT_EQ(q.graph().type(n.operands[0]).quant, q.type("e").quant);
+  EXPECT_EQ(q.count(OpId::kQuantize), 0u);
+  EXPECT_EQ(q.report.layers[0].became, "u16 per_tensor table");
+  // The range is the table's, and not that of the rows that calls look up.
+  OwnedTensor table = OwnedTensor::Make(q.graph().type(n.operands[0]));
+  GetConstant(q.after, q.graph(), n.operands[0])->CopyTo(table.storage.data());
+  const std::vector<float> want = Normal(160, 1), got = Values(Dequantize(table));
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], q.type("e").quant.scale * 0.51f);
+}
+
+TEST(FixedPoint, KeepFloatMixesLayers) {
+  const Fixed q(Block(), "qnn-8a8w", BlockCalls(), {"a"});
+  EXPECT_EQ(q.report.layers[0].reason, "--keep-float asks for it");
+  EXPECT_EQ(q.report.layers[1].became, "u8 per_tensor x i8 per_channel");
+  EXPECT_EQ(q.count(OpId::kLinear), 1u);
+  EXPECT_EQ(q.count(OpId::kQuantize), 2u) << Print(q.after);
+  EXPECT_EQ(q.type("n").dtype, DType::kF32);  // between an input and a float layer
+  EXPECT_EQ(q.count(OpId::kDequantize), 1u) << Print(q.after);
+  EXPECT_GE(q.sqnr({Rows(100)}), 20);
+}
+
+TEST(FixedPoint, NeedsCalibration) {
+  Module m = Parsed(Block());
+  QuantizeOptions options;
+  options.scheme = FindScheme("qnn-16a8w");
+  QuantizeReport report;
+  const std::string message = Quantize(m, options, report).ToString();
+  EXPECT_NE(message.find("--calibrate"), std::string::npos) << message;
+  EXPECT_NE(message.find("qnn-fp16 needs none"), std::string::npos) << message;
+  options.scheme = FindScheme("qnn-fp16");
+  EXPECT_TRUE(Quantize(m, options, report).ok());
+  EXPECT_TRUE(report.warnings.empty());
+  EXPECT_TRUE(report.layers.empty());
+}
+
+TEST(FixedPoint, NothingIsKnownOfCallsThatWereNotMade) {
+  const Fixed nothing(Block(), "qnn-8a8w", {{Floats({Dim(4), Dim(32)}, std::vector<float>(128, NAN))}});
+  EXPECT_EQ(nothing.count(OpId::kQuantize), 0u) << Print(nothing.after);
+  for (const LayerReport& l : nothing.report.layers) EXPECT_EQ(l.reason, "no calibration call gave it a value");
+}
+
+TEST(FixedPoint, DegenerateRanges) {
+  for (float v : {0.0f, 3.0f, -3.0f})
+    for (const char* scheme : {"qnn-8a8w", "qnn-16a8w"}) {
+      const OwnedTensor x = Floats({Dim(4), Dim(32)}, std::vector<float>(128, v));
+      const Fixed q(Block(), scheme, {{x}});
+      auto got = RunOnce(q.after, {x});
+      ASSERT_TRUE(got.ok());
+      for (float y : Values((*got)[0])) EXPECT_TRUE(std::isfinite(y));
+      if (v != 0) {
+        EXPECT_GE(q.sqnr({x}), 20) << v;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace dovetail
