@@ -3,6 +3,8 @@
 #include <memory>
 
 #include "cli/cli.h"
+#include "cli/inspect_qnn.h"
+#include "cli/load_program.h"
 #include "cli/weights_of.h"
 #include "dovetail/program.h"
 #include "import/import.h"
@@ -36,7 +38,7 @@ Json InspectModule(const Module& module) {
   return j;
 }
 
-Json InspectProgram(const Program& program) {
+Result<Json> InspectProgram(const Program& program) {
   Json j;
   j["inputs"] = j["outputs"] = j["states"] = j["methods"] = j["operators"] = j["delegates"] = j["weights"] = Json::array();
   for (const MethodInfo& m : program.methods()) {
@@ -48,6 +50,8 @@ Json InspectProgram(const Program& program) {
   }
   for (const StateInfo& s : program.states()) j["states"].push_back({{"name", s.name}, {"dtype", Name(s.dtype)}, {"shape", s.sizes}, {"bytes", s.bytes}});
   for (const auto& [dtype, total] : WeightsOf(program.view())) j["weights"].push_back({{"dtype", dtype}, {"count", total.count}, {"bytes", total.bytes}});
+  DT_ASSIGN_OR_RETURN(Json binaries, InspectQnn(program));
+  if (!binaries.empty()) j["qnn_binaries"] = std::move(binaries);
   return j;
 }
 
@@ -65,12 +69,12 @@ void PrintText(const Json& j) {
   }
 }
 
-Status Inspect(const std::string& file, bool graph, bool json) {
+Status Inspect(const std::string& file, bool graph, bool json, const QnnFlags& qnn) {
   Json j;
   if (file.ends_with(".pte")) {
     if (graph) return InvalidArgument("--graph prints the text form of a .pt2; '", file, "' is a compiled program");
-    DT_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, Program::Load(file));
-    j = InspectProgram(*program);
+    DT_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, Program::Load(file, {}, qnn.options));
+    DT_ASSIGN_OR_RETURN(j, InspectProgram(*program));
   } else {
     DT_ASSIGN_OR_RETURN(const Module module, ImportPt2(file));
     if (graph) {
@@ -90,9 +94,11 @@ Status Inspect(const std::string& file, bool graph, bool json) {
 void AddInspect(Context& context) {
   auto file = std::make_shared<std::string>();
   auto graph = std::make_shared<bool>(false);
-  CLI::App* verb = AddVerb(context, "inspect", "tells what is in a .pt2 or .pte", [file, graph, &context] { return Inspect(*file, *graph, context.json); });
+  auto qnn = std::make_shared<QnnFlags>();
+  CLI::App* verb = AddVerb(context, "inspect", "tells what is in a .pt2 or .pte", [file, graph, qnn, &context] { return Inspect(*file, *graph, context.json, *qnn); });
   verb->add_option("FILE", *file, "a .pt2 or .pte file")->required();
   verb->add_flag("--graph", *graph, "print the text form of the IR");
+  qnn->AddLibraryTo(verb);
 }
 
 }  // namespace dovetail::cli

@@ -29,9 +29,13 @@ WeightsOptions WeightsFlags::Options() const {
   return options;
 }
 
-void QnnFlags::AddTo(CLI::App* verb) {
+void QnnFlags::AddLibraryTo(CLI::App* verb) {
   verb->add_option("--qnn-lib", options.library, "for QNN: libQnnHtp.so or a folder that has it (default: DOVETAIL_QNN_LIB, or where the system looks)")
       ->type_name("PATH");
+}
+
+void QnnFlags::AddTo(CLI::App* verb) {
+  AddLibraryTo(verb);
   verb->add_option("--soc", options.soc, "for QNN: refuse a program that was not compiled for this SoC, such as SM8650")->type_name("NAME");
 }
 

@@ -28,6 +28,7 @@ struct WeightsFlags {
 struct QnnFlags {
   QnnOptions options;
   void AddTo(CLI::App* verb);
+  void AddLibraryTo(CLI::App* verb);  // --qnn-lib only
 };
 
 // With the delegates that this program has.
