@@ -65,6 +65,8 @@ class Partitioner {
       const ValueId source = kind == kCpu ? v : Source(v);
       if (source == kNone || graph_.value(source).producer == kNone || graph_.producer(source)->op == OpId::kConst) continue;
       const NodeId p = graph_.value(source).producer;
+      // What a state holds when the method starts is there from the beginning, as an input is.
+      if (graph_.node(p).op == OpId::kStateRead && stage_[p] == 0) continue;
       stage = std::max(stage, kind_[p] == kind ? stage_[p] : stage_[p] + 1);
     }
     return stage;

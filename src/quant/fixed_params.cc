@@ -29,6 +29,8 @@ class FixedParamChooser {
       if (!left_) {
         for (size_t g = 0; g < module_.graphs.size(); ++g) LowerMasks(g);
         for (const auto& [name, range] : ranges_) params_.groups[name] = ParamsOf(range, scheme_.activation);
+        if (scheme_.activation == DType::kU16)
+          for (size_t g = 0; g < module_.graphs.size(); ++g) CenterFactors(g);
         for (size_t g = 0; g < module_.graphs.size() && !left_; ++g) {
           DT_RETURN_IF_ERROR(Nodes(g));
         }
@@ -66,6 +68,20 @@ class FixedParamChooser {
     if (scheme_.activation == DType::kU16) range = {range.low * kHeadroom, range.high * kHeadroom};
     if (masked) range.low -= MarginOf(scheme_.activation);
     ranges_[name] = range;
+  }
+
+  // Products of two activations of 16 bits have their second factor's zero in the middle: the hardware has no other ones.
+  void CenterFactors(size_t g) {
+    const Graph& graph = *module_.graphs[g];
+    for (NodeId id : graph.order) {
+      const Node& n = graph.node(id);
+      if ((n.op != OpId::kMatmul && n.op != OpId::kBmm) || !plan_.quantized(g, id) || !plan_.integer(g, n.operands[1])) continue;
+      const uint32_t name = plan_.group(g, n.operands[1]);
+      const auto range = ranges_.find(name);
+      if (range == ranges_.end()) continue;
+      const double most = std::max(-static_cast<double>(range->second.low), static_cast<double>(range->second.high));
+      if (most > 0) params_.groups[name] = QuantParams::PerTensor(static_cast<float>(most / 32767), 32768);
+    }
   }
 
   // Whether some elements were masked ones, which count for nothing.
