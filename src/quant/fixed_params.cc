@@ -17,15 +17,17 @@ float MarginOf(DType activation) { return activation == DType::kU16 ? 20 : 10; }
 
 class FixedParamChooser {
  public:
-  FixedParamChooser(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, FixedPlan& plan)
-      : module_(module), scheme_(scheme), observed_(observed), weights_(weights), plan_(plan) {}
+  FixedParamChooser(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, double clipping,
+                    FixedPlan& plan)
+      : module_(module), scheme_(scheme), observed_(observed), weights_(weights), clipping_(clipping), plan_(plan) {}
 
   Result<FixedParams> Run() {
     for (;;) {
       left_ = false;
       params_ = {};
       ranges_.clear();
-      for (const auto& [name, group] : plan_.groups()) RangeOfGroup(name, group);
+      const std::set<uint32_t> images = GroupsOfConvolutions();
+      for (const auto& [name, group] : plan_.groups()) RangeOfGroup(name, group, images.contains(name) ? clipping_ : 1);
       if (!left_) {
         for (size_t g = 0; g < module_.graphs.size(); ++g) LowerMasks(g);
         for (const auto& [name, range] : ranges_) params_.groups[name] = ParamsOf(range, scheme_.activation);
@@ -39,7 +41,17 @@ class FixedParamChooser {
   }
 
  private:
-  void RangeOfGroup(uint32_t name, const FixedPlan::Group& group) {
+  std::set<uint32_t> GroupsOfConvolutions() const {
+    std::set<uint32_t> groups;
+    for (size_t g = 0; g < module_.graphs.size(); ++g)
+      for (NodeId id : module_.graphs[g]->order) {
+        const Node& n = module_.graphs[g]->node(id);
+        if (n.op == OpId::kConvolution && plan_.quantized(g, id)) groups.insert({plan_.group(g, n.operands[0]), plan_.group(g, n.results[0])});
+      }
+    return groups;
+  }
+
+  void RangeOfGroup(uint32_t name, const FixedPlan::Group& group, double clipping) {
     if (group.fixed) {
       params_.groups[name] = FixedParamsOf(*group.fixed, scheme_.activation);
       return;
@@ -60,7 +72,7 @@ class FixedParamChooser {
       if (!module_.constants[c].data_known) return LeaveGroup(name, StrCat("the data of constant '", module_.constants[c].name, "' are not in the file"));
       masked = AddRows(module_.constants[c], merged) || masked;
     }
-    ValueRange range = group.scores || scheme_.activation == DType::kU16 ? merged.FullRange() : merged.MseRange();
+    ValueRange range = group.scores || scheme_.activation == DType::kU16 ? merged.FullRange() : merged.MseRange(clipping);
     // A state's contents are kept as they are.
     range = {std::min(range.low, initial.FullRange().low), std::max(range.high, initial.FullRange().high)};
     if (scheme_.activation == DType::kU16) range = {range.low * kHeadroom, range.high * kHeadroom};
@@ -188,6 +200,7 @@ class FixedParamChooser {
   const Scheme& scheme_;
   const FixedObservation& observed_;
   WeightQuantizer& weights_;
+  const double clipping_;
   FixedPlan& plan_;
   FixedParams params_;
   std::map<uint32_t, ValueRange> ranges_;
@@ -203,8 +216,9 @@ bool HasBlocks(const Module& module, const Graph& graph, const Node& layer, cons
   return columns > 0 && columns % scheme.block == 0;
 }
 
-Result<FixedParams> ChooseFixedParams(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, FixedPlan& plan) {
-  return FixedParamChooser(module, scheme, observed, weights, plan).Run();
+Result<FixedParams> ChooseFixedParams(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, double clipping,
+                                      FixedPlan& plan) {
+  return FixedParamChooser(module, scheme, observed, weights, clipping, plan).Run();
 }
 
 }  // namespace dovetail
