@@ -26,8 +26,7 @@ class FixedParamChooser {
       left_ = false;
       params_ = {};
       ranges_.clear();
-      const std::set<uint32_t> images = GroupsOfConvolutions();
-      for (const auto& [name, group] : plan_.groups()) RangeOfGroup(name, group, images.contains(name) ? clipping_ : 1);
+      for (const auto& [name, group] : plan_.groups()) RangeOfGroup(name, group);
       if (!left_) {
         for (size_t g = 0; g < module_.graphs.size(); ++g) LowerMasks(g);
         for (const auto& [name, range] : ranges_) params_.groups[name] = ParamsOf(range, scheme_.activation);
@@ -41,17 +40,7 @@ class FixedParamChooser {
   }
 
  private:
-  std::set<uint32_t> GroupsOfConvolutions() const {
-    std::set<uint32_t> groups;
-    for (size_t g = 0; g < module_.graphs.size(); ++g)
-      for (NodeId id : module_.graphs[g]->order) {
-        const Node& n = module_.graphs[g]->node(id);
-        if (n.op == OpId::kConvolution && plan_.quantized(g, id)) groups.insert({plan_.group(g, n.operands[0]), plan_.group(g, n.results[0])});
-      }
-    return groups;
-  }
-
-  void RangeOfGroup(uint32_t name, const FixedPlan::Group& group, double clipping) {
+  void RangeOfGroup(uint32_t name, const FixedPlan::Group& group) {
     if (group.fixed) {
       params_.groups[name] = FixedParamsOf(*group.fixed, scheme_.activation);
       return;
@@ -72,7 +61,7 @@ class FixedParamChooser {
       if (!module_.constants[c].data_known) return LeaveGroup(name, StrCat("the data of constant '", module_.constants[c].name, "' are not in the file"));
       masked = AddRows(module_.constants[c], merged) || masked;
     }
-    ValueRange range = group.scores || scheme_.activation == DType::kU16 ? merged.FullRange() : merged.MseRange(clipping);
+    ValueRange range = group.scores || scheme_.activation == DType::kU16 ? merged.FullRange() : merged.MseRange(clipping_);
     // A state's contents are kept as they are.
     range = {std::min(range.low, initial.FullRange().low), std::max(range.high, initial.FullRange().high)};
     if (scheme_.activation == DType::kU16) range = {range.low * kHeadroom, range.high * kHeadroom};

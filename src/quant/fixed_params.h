@@ -27,8 +27,8 @@ struct FixedParams {
 bool HasBlocks(const Module& module, const Graph& graph, const Node& layer, const Scheme& scheme);
 
 // Groups that have a value that no call reached are left in float: `plan` is solved again. u8 ranges are those of the least error, where that of clipping
-// counts `clipping` times for what convolutions read and make; u16 ones reach a quarter beyond what was seen. What is masked saturates at the lowest
-// integer, which lies so far below all scores seen that exp() of the difference is no part of a sum. Fails on weights that are not finite.
+// counts `clipping` times; u16 ones reach a quarter beyond what was seen. What is masked saturates at the lowest integer,
+// which lies so far below all scores seen that exp() of the difference is no part of a sum. Fails on weights that are not finite.
 Result<FixedParams> ChooseFixedParams(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, double clipping,
                                       FixedPlan& plan);
 

@@ -21,14 +21,7 @@ Readers LayersOf(const Module& module, const FixedPlan& plan) {
   return readers;
 }
 
-bool HasConvolution(const Module& module, const FixedPlan& plan) {
-  for (size_t g = 0; g < module.graphs.size(); ++g)
-    for (NodeId id : module.graphs[g]->order)
-      if (module.graphs[g]->node(id).op == OpId::kConvolution && plan.quantized(g, id)) return true;
-  return false;
-}
-
-// How far to clip what convolutions read and make: an index into kClippings, found by trying.
+// How far u8 ranges clip what was seen: an index into kClippings, found by trying.
 Result<size_t> BestClipping(const Module& module, const QuantizeOptions& options, const std::vector<std::string>& files, const FixedObservation& observed,
                             WeightQuantizer& weights, const FixedPlan& plan) {
   DT_ASSIGN_OR_RETURN(const Trial trial, Trial::Load(module, files, options.scheme->activation));
@@ -91,7 +84,7 @@ Status QuantizeFixed(Module& module, const QuantizeOptions& options, WeightQuant
   if (options.progress) options.progress("calibrating", files.size(), files.size());
   WarnOfBadValues(module, files, all, observed.values, report);
   size_t best = 0;
-  if (options.scheme->activation == DType::kU8 && HasConvolution(module, plan)) {
+  if (options.scheme->activation == DType::kU8) {
     DT_ASSIGN_OR_RETURN(best, BestClipping(module, options, files, observed, weights, plan));
   }
   DT_ASSIGN_OR_RETURN(const FixedParams params, ChooseFixedParams(module, *options.scheme, observed, weights, kClippings[best], plan));
