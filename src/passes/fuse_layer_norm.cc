@@ -1,5 +1,5 @@
 // (x - mean) * rsqrt(mean((x - mean)^2) + eps) over the last dim becomes layer_norm(x, 1, 0, eps) (Ba et al., 2016); a weight and a bias behind it become its
-// own. Of f32 only: a shorter type would have been rounded between the steps.
+// own. With a weight it is rms_norm(x - mean, weight) by now. Of f32 only: a shorter type would have been rounded between the steps.
 #include "passes/match.h"
 #include "passes/passes.h"
 
@@ -22,14 +22,20 @@ ValueId MatchSquare(const Graph& g, ValueId v) {
   return a == b ? a : kNone;
 }
 
+// x of x - mean(x), else kNone.
+ValueId MatchCentered(const Graph& g, ValueId v) {
+  const auto [x, mean] = MatchBinary(g, v, OpId::kSub);
+  return x != kNone && MatchMean(g, mean) == x ? x : kNone;
+}
+
 struct Standardized {
   ValueId x;
   double eps;
 };
 // Of centered * scale.
 std::optional<Standardized> Match(const Module& module, const Graph& g, ValueId centered, ValueId scale) {
-  const auto [x, mean] = MatchBinary(g, centered, OpId::kSub);
-  if (x == kNone || MatchMean(g, mean) != x) return std::nullopt;
+  const ValueId x = MatchCentered(g, centered);
+  if (x == kNone) return std::nullopt;
   const ValueId shifted = MatchUnary(g, scale, OpId::kRsqrt);
   const auto eps = shifted == kNone ? std::nullopt : MatchScalar(module, g, shifted, OpId::kAdd);
   if (!eps) return std::nullopt;
@@ -41,6 +47,14 @@ std::optional<Standardized> Match(const Module& module, const Graph& g, ValueId 
 Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   const Graph& g = c.graph;
   const Node& n = g.node(id);
+  if (n.op == OpId::kRmsNorm) {
+    const ValueId x = MatchCentered(g, n.operands[0]), weight = n.operands[1];
+    const Shape row{g.type(n.operands[0]).shape.back()};
+    if (x == kNone || !row.is_constant() || g.type(x).dtype != DType::kF32) return Replacement();
+    const double eps = GetAttr(n, "eps").Number();
+    DT_ASSIGN_OR_RETURN(const ValueId v, c.builder.Emit(OpId::kLayerNorm, {x, weight, c.builder.Splat(0, DType::kF32, row)}, {{"eps", eps}}));
+    return Replacement(std::vector<ValueId>{v});
+  }
   if ((n.op != OpId::kMul && n.op != OpId::kAdd) || g.type(n.results[0]).dtype != DType::kF32) return Replacement();
   for (size_t side = 0; side < 2; ++side) {
     const ValueId a = n.operands[side], b = n.operands[1 - side];

@@ -17,8 +17,9 @@ float MarginOf(DType activation) { return activation == DType::kU16 ? 20 : 10; }
 
 class FixedParamChooser {
  public:
-  FixedParamChooser(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, FixedPlan& plan)
-      : module_(module), scheme_(scheme), observed_(observed), weights_(weights), plan_(plan) {}
+  FixedParamChooser(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, double clipping,
+                    FixedPlan& plan)
+      : module_(module), scheme_(scheme), observed_(observed), weights_(weights), clipping_(clipping), plan_(plan) {}
 
   Result<FixedParams> Run() {
     for (;;) {
@@ -62,7 +63,7 @@ class FixedParamChooser {
       if (!module_.constants[c].data_known) return LeaveGroup(name, StrCat("the data of constant '", module_.constants[c].name, "' are not in the file"));
       masked = AddRows(module_.constants[c], merged) || masked;
     }
-    ValueRange range = group.scores || scheme_.activation == DType::kU16 ? merged.FullRange() : merged.MseRange();
+    ValueRange range = group.scores || scheme_.activation == DType::kU16 ? merged.FullRange() : merged.MseRange(clipping_);
     // A state's contents are kept as they are.
     range = {std::min(range.low, initial.FullRange().low), std::max(range.high, initial.FullRange().high)};
     if (scheme_.activation == DType::kU16) range = {range.low * kHeadroom, range.high * kHeadroom};
@@ -204,6 +205,7 @@ class FixedParamChooser {
   const Scheme& scheme_;
   const FixedObservation& observed_;
   WeightQuantizer& weights_;
+  const double clipping_;
   FixedPlan& plan_;
   FixedParams params_;
   std::map<uint32_t, ValueRange> ranges_;
@@ -219,8 +221,9 @@ bool HasBlocks(const Module& module, const Graph& graph, const Node& layer, cons
   return columns > 0 && columns % scheme.block == 0;
 }
 
-Result<FixedParams> ChooseFixedParams(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, FixedPlan& plan) {
-  return FixedParamChooser(module, scheme, observed, weights, plan).Run();
+Result<FixedParams> ChooseFixedParams(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, double clipping,
+                                      FixedPlan& plan) {
+  return FixedParamChooser(module, scheme, observed, weights, clipping, plan).Run();
 }
 
 }  // namespace dovetail

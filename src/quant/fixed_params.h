@@ -26,9 +26,10 @@ struct FixedParams {
 // Whether the scheme has this layer's weight in 4 bits in blocks, and not one scale per channel.
 bool HasBlocks(const Module& module, const Graph& graph, const Node& layer, const Scheme& scheme);
 
-// Groups that have a value that no call reached are left in float: `plan` is solved again. u8 ranges are those of the least error; u16 ones reach a quarter
-// beyond what was seen. What is masked saturates at the lowest integer, which lies so far below all scores seen that exp() of the difference is no part
-// of a sum. Fails on weights that are not finite.
-Result<FixedParams> ChooseFixedParams(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, FixedPlan& plan);
+// Groups that have a value that no call reached are left in float: `plan` is solved again. u8 ranges are those of the least error, where that of clipping
+// counts `clipping` times; u16 ones reach a quarter beyond what was seen. What is masked saturates at the lowest integer,
+// which lies so far below all scores seen that exp() of the difference is no part of a sum. Fails on weights that are not finite.
+Result<FixedParams> ChooseFixedParams(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, double clipping,
+                                      FixedPlan& plan);
 
 }  // namespace dovetail

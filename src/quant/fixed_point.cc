@@ -1,7 +1,10 @@
 #include "quant/fixed_point.h"
 
+#include <cmath>
+
 #include "quant/calibration_warnings.h"
 #include "quant/fixed_rewrite.h"
+#include "quant/trial.h"
 
 namespace dovetail {
 namespace {
@@ -16,6 +19,26 @@ Readers LayersOf(const Module& module, const FixedPlan& plan) {
       if (const Node& n = module.graphs[g]->node(id); !n.results.empty() && plan.quantized(g, id) && plan.role(g, id) == StaticRole::kLayer)
         readers[g][n.operands[0]].push_back(id);
   return readers;
+}
+
+// How far u8 ranges clip what was seen: an index into kClippings, found by trying.
+Result<size_t> BestClipping(const Module& module, const QuantizeOptions& options, const std::vector<std::string>& files, const FixedObservation& observed,
+                            WeightQuantizer& weights, const FixedPlan& plan) {
+  DT_ASSIGN_OR_RETURN(const Trial trial, Trial::Load(module, files, options.scheme->activation));
+  size_t best = 0;
+  double least = INFINITY;
+  for (size_t i = 0; i < std::size(kClippings); ++i) {
+    if (options.progress) options.progress("choosing ranges", i, std::size(kClippings));
+    FixedPlan tried = plan;
+    DT_ASSIGN_OR_RETURN(const FixedParams params, ChooseFixedParams(module, *options.scheme, observed, weights, kClippings[i], tried));
+    const auto params_of = [&](size_t g, ValueId v) { return tried.integer(g, v) ? &params.groups.at(tried.group(g, v)) : nullptr; };
+    DT_ASSIGN_OR_RETURN(const double error, trial.Error(params_of));
+    if (error >= least) continue;
+    least = error;
+    best = i;
+  }
+  if (options.progress) options.progress("choosing ranges", std::size(kClippings), std::size(kClippings));
+  return best;
 }
 
 }  // namespace
@@ -60,7 +83,11 @@ Status QuantizeFixed(Module& module, const QuantizeOptions& options, WeightQuant
   }
   if (options.progress) options.progress("calibrating", files.size(), files.size());
   WarnOfBadValues(module, files, all, observed.values, report);
-  DT_ASSIGN_OR_RETURN(const FixedParams params, ChooseFixedParams(module, *options.scheme, observed, weights, plan));
+  size_t best = 0;
+  if (options.scheme->activation == DType::kU8) {
+    DT_ASSIGN_OR_RETURN(best, BestClipping(module, options, files, observed, weights, plan));
+  }
+  DT_ASSIGN_OR_RETURN(const FixedParams params, ChooseFixedParams(module, *options.scheme, observed, weights, kClippings[best], plan));
   return RewriteFixed(module, options, {plan, params, inputs}, weights, report);
 }
 

@@ -43,7 +43,7 @@ inline QuantizeReport QuantizeWith(Module& module, const std::vector<Call>& call
     for (size_t k = 0; k < calls[i].size(); ++k) inputs.emplace_back(StrCat("input_", k), calls[i][k]);
     folder.Write(StrCat(100 + i, ".npz"), inputs);
   }
-  options.calibration = {folder.path()};
+  if (options.scheme->activations != Activations::kHalf) options.calibration = {folder.path()};
   QuantizeReport report;
   const Status s = Quantize(module, options, report);
   EXPECT_TRUE(s.ok()) << s.ToString();

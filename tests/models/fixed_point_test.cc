@@ -1,7 +1,10 @@
 // The schemes for fixed-point hardware on exported models: accuracy, states, and that what no backend takes runs on the cpu with the same numbers.
 #include <gtest/gtest.h>
 
+#include "backends/xnnpack/delegate/delegate.h"
+#include "compile/compile.h"
 #include "compile/partition.h"
+#include "dovetail/program.h"
 #include "ir/verifier.h"
 #include "kernels/kernels.h"
 #include "models/calibrated.h"
@@ -133,6 +136,58 @@ TEST(FixedPoint, SpelledOutItIsTheSame) {
         EXPECT_GE(Sqnr(Values(want[i]), Values(fast[i])), 25) << scheme << " " << model << " call " << i;
       }
     }
+}
+
+// The first output of each call of a compiled program.
+Result<std::vector<OwnedTensor>> RunCompiled(const std::string& model, const std::vector<Call>& calls, CompileOptions options) {
+  const TempFolder folder;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    std::vector<std::pair<std::string, OwnedTensor>> inputs;
+    for (size_t k = 0; k < calls[i].size(); ++k) inputs.emplace_back(StrCat("input_", k), calls[i][k]);
+    folder.Write(StrCat(100 + i, ".npz"), inputs);
+  }
+  if (options.quantize.scheme->activations != Activations::kHalf) options.quantize.calibration = {folder.path()};
+  const std::string pte = folder.path() + "/program.pte";
+  DT_ASSIGN_OR_RETURN([[maybe_unused]] const CompileReport report, CompileFile(StrCat("tests/fixtures/", model, ".pt2"), pte, options));
+  DT_ASSIGN_OR_RETURN(const auto program, Program::Load(pte));
+  static const DelegateEntry delegates[] = {kXnnpackDelegate};
+  InstanceOptions instance_options;
+  instance_options.delegates = delegates;
+  DT_ASSIGN_OR_RETURN(const auto instance, program->CreateInstance(instance_options));
+  DT_ASSIGN_OR_RETURN(Method* method, instance->LoadMethod("forward"));
+  std::vector<OwnedTensor> outputs;
+  for (const Call& call : calls) {
+    std::vector<TensorView> views;
+    for (const OwnedTensor& t : call) views.push_back(t.view());
+    DT_RETURN_IF_ERROR(method->Execute(views));
+    outputs.push_back(OwnedTensor::CopyOf(method->outputs()[0]));
+  }
+  return outputs;
+}
+
+TEST(FixedPoint, CompiledProgramsFollowTheInterpreter) {
+  for (const std::string model : {"llama_tiny_index_put", "llama_tiny_decode_static"})
+    for (const auto& [scheme, least] : {std::pair("qnn-8a8w", 28.0), std::pair("qnn-16a8w", 55.0), std::pair("qnn-16a4w", 55.0), std::pair("qnn-fp16", 80.0)})
+      for (const bool mixed : {false, true}) {
+        const std::vector<Call> calls = RecordedCalls(model);
+        CompileOptions options;
+        options.quantize.scheme = FindScheme(scheme);
+        // Floating layers for XNNPACK, on a cache in integers and one in float.
+        if (mixed) options.quantize.keep_float = {"layers.0.*", "*v_cache"};
+        else options.backends = {"cpu"};
+        Module module = CoreOf(model);
+        QuantizeOptions quantize;
+        quantize.scheme = options.quantize.scheme;
+        quantize.keep_float = options.quantize.keep_float;
+        samples::QuantizeWith(module, calls, quantize);
+        const auto got = RunCompiled(model, calls, options);
+        ASSERT_TRUE(got.ok()) << got.status().ToString();
+        const auto want = RunCalls(module, calls);
+        for (size_t i = 0; i < want.size(); ++i) {
+          const double sqnr = Sqnr(Values(want[i]), Values((*got)[i]));
+          EXPECT_GE(sqnr, least) << model << " " << scheme << " mixed " << mixed << " call " << i;
+        }
+      }
 }
 
 TEST(FixedPoint, TwoPromptsDiffer) {
