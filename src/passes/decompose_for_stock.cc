@@ -193,6 +193,8 @@ Status DecomposeForStock(Module& module) {
   for (auto& g : module.graphs)
     for (size_t v = 0; v < g->num_values(); ++v)
       if (TensorType& type = g->value(static_cast<ValueId>(v)).type; type.per_tensor() && !g->producer_if(static_cast<ValueId>(v), OpId::kConst)) type.quant = {};
+  for (State& s : module.states)
+    if (s.type.per_tensor()) s.type.quant = s.initial.type.quant = {};
   DT_ASSIGN_OR_RETURN([[maybe_unused]] const bool changed, RewriteModule(module, Rule));
   return OkStatus();
 }

@@ -90,9 +90,14 @@ def test_the_cache_stays_a_cache(cli, qnn_library, decoders, kind, scheme):
         for call, states in enumerate(outcomes[0].states):
             row = FIRST_POSITION + call
             untouched = np.r_[0:row, row + 1 : initial.shape[2]]
-            # Before the first call: what our own kernels leave of rows that no call has written yet is what the file starts with.
-            start = before if call == 0 else outcomes[0].states[call - 1][name]
-            np.testing.assert_array_equal(states[name][:, :, untouched], start[:, :, untouched])
+            if call > 0:
+                start = outcomes[0].states[call - 1][name]
+                np.testing.assert_array_equal(states[name][:, :, untouched], start[:, :, untouched])
+            else:
+                # Our own kernels leave the rows that they do not write as the file has them. In fp16 all of a cache passes through 16 bits.
+                start = expected[0].states[0][name]
+                tolerance = 2**-10 if scheme == "qnn-fp16" else 0
+                np.testing.assert_allclose(states[name][:, :, untouched].astype(np.float64), start[:, :, untouched], rtol=tolerance, atol=0)
             assert np.any(states[name][:, :, row] != start[:, :, row]) or call == 0
     # Two prompts, then the same tokens.
     last = [np.stack([o[0] for o in outcome.outputs[-len(STEPS) :]]) for outcome in outcomes]
