@@ -48,7 +48,7 @@ Status AddGraph(const qnn::Library& library, const qnn::Context& context, const 
 Result<std::vector<std::byte>> SampleBinary(const qnn::Library& library, const std::string& soc, const std::vector<std::string>& graphs) {
   DT_ASSIGN_OR_RETURN(const qnn::Soc* found, qnn::FindSoc(soc));
   DT_ASSIGN_OR_RETURN(std::shared_ptr<qnn::Device> device, qnn::Device::Create(library, *found));
-  DT_ASSIGN_OR_RETURN(std::unique_ptr<qnn::Context> context, qnn::Context::Create(device));
+  DT_ASSIGN_OR_RETURN(std::unique_ptr<qnn::Context> context, qnn::Context::Create(device, false));
   for (const std::string& graph : graphs) DT_RETURN_IF_ERROR(AddGraph(library, *context, graph));
   return context->Binary();
 }

@@ -97,7 +97,7 @@ class QnnCompiler {
 
   Result<Binary> MakeContext(const Module& module, const std::vector<std::pair<std::string, const Region*>>& group) {
     Binary result;
-    DT_ASSIGN_OR_RETURN(const std::unique_ptr<Context> context, Context::Create(device_));
+    DT_ASSIGN_OR_RETURN(const std::unique_ptr<Context> context, Context::Create(device_, group.size() > 1));
     for (const auto& [name, region] : group) {
       const bool floats = UsesFloats(*region->body);
       result.floats |= floats;

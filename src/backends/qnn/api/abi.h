@@ -184,9 +184,11 @@ struct CustomConfig {
 };
 inline constexpr uint32_t kCustomOption = 0;
 
-// HTP: options of a device, of a graph.
+// HTP: options of a device, of a context, of a graph.
+inline constexpr uint32_t kHtpContextWeightSharing = 1;  // graphs of the context have equal weights once
 inline constexpr uint32_t kHtpDeviceSoc = 0, kHtpDeviceArch = 1;
 inline constexpr uint32_t kHtpGraphOptimization = 1, kHtpGraphPrecision = 2;
+inline constexpr size_t kHtpContextValueWord = 2;
 inline constexpr size_t kHtpGraphValueWord = 2;       // where the value lies in a graph's custom config, in words of 32 bits
 inline constexpr uint32_t kHtpPrecisionFloat16 = 0;  // of kHtpGraphPrecision: f32 tensors are computed in f16
 

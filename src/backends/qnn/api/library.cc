@@ -180,10 +180,14 @@ Device::~Device() {
   if (log_) f.log_free(log_);
 }
 
-Result<std::unique_ptr<Context>> Context::Create(std::shared_ptr<Device> device) {
+Result<std::unique_ptr<Context>> Context::Create(std::shared_ptr<Device> device, bool share_weights) {
   auto context = std::unique_ptr<Context>(new Context(std::move(device)));
   const Device& d = *context->device_;
-  DT_RETURN_IF_ERROR(d.library().Check(d.library().functions().context_create(d.backend(), d.device(), nullptr, &context->context_), "QnnContext_create"));
+  uint32_t sharing[4] = {abi::kHtpContextWeightSharing};
+  sharing[abi::kHtpContextValueWord] = 1;
+  const abi::CustomConfig config = {abi::kCustomOption, sharing};
+  const abi::CustomConfig* configs[] = {&config, nullptr};
+  DT_RETURN_IF_ERROR(d.library().Check(d.library().functions().context_create(d.backend(), d.device(), share_weights ? configs : nullptr, &context->context_), "QnnContext_create"));
   return context;
 }
 

@@ -73,7 +73,8 @@ class Device {
 // A context: the graphs of one binary, or those that are being made for one.
 class Context {
  public:
-  static Result<std::unique_ptr<Context>> Create(std::shared_ptr<Device> device);
+  // For new graphs. `share_weights`: weights that are equal are stored once for all of them.
+  static Result<std::unique_ptr<Context>> Create(std::shared_ptr<Device> device, bool share_weights);
   static Result<std::unique_ptr<Context>> FromBinary(std::shared_ptr<Device> device, std::span<const std::byte> binary);
   ~Context();
   Context(const Context&) = delete;
