@@ -107,6 +107,8 @@ TEST(FixedPoint, EveryValueBetweenOperatorsHasParameters) {
       EXPECT_EQ(q.graph().type(n.results[0]).dtype, dtype) << DescribeNode(q.graph(), n);
     }
     EXPECT_EQ(q.type("t").quant, q.type("s").quant);
+    // The second factor of a product of u16.
+    EXPECT_TRUE(dtype != DType::kU16 || q.type("t").quant.zero_point == 32768);
     const QuantParams weights = q.type("w").quant;
     EXPECT_EQ(weights, QuantParams::PerTensor(dtype == DType::kU8 ? 1.0f / 256 : 1.0f / 65536, 0));
     EXPECT_EQ(q.type("y").shape, (Shape{Dim(4), Dim(8)}));
