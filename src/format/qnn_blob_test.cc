@@ -12,11 +12,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
-Bytes Write(const Bytes& binary) {
-  VectorSink sink;
-  EXPECT_TRUE(WriteQnnBlob(binary).write(sink).ok());
-  return sink.bytes;
-}
+Bytes Write(const Bytes& binary) { return WriteQnnBlob(binary); }
 std::string ReadError(const Bytes& bytes) {
   auto blob = ReadQnnBlob(bytes, "delegate 3");
   EXPECT_FALSE(blob.ok());

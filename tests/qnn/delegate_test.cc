@@ -26,11 +26,7 @@ using Row = std::vector<uint16_t>;
 
 const DelegateEntry kDelegates[] = {kQnnDelegate};
 
-Bytes BlobOf(const Bytes& binary) {
-  VectorSink sink;
-  EXPECT_TRUE(WriteQnnBlob(binary).write(sink).ok());
-  return sink.bytes;
-}
+Bytes BlobOf(const Bytes& binary) { return WriteQnnBlob(binary); }
 Bytes SpecOf(const std::string& soc) {
   const qnn::Soc& s = **qnn::FindSoc(soc);
   return QnnCompileSpec(s.model, s.arch, s.vtcm_mb, false);

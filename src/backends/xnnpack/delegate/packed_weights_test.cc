@@ -47,7 +47,7 @@ class PackedWeightsTest : public ::testing::Test {
     Loaded l;
     l.file = std::move(MappedFile::Open((folder_ / "model.pte").string())).value();
     options_.mode = mode;
-    l.source = {l.file->bytes(), l.file.get(), options_};
+    l.source = {l.file->bytes(), l.file.get(), options_, {}};
     source_ = std::make_unique<ProgramSource>(l.source);
     sources_.push_back(std::move(source_));
     l.weights = std::make_unique<PackedWeights>(sources_.back().get());
@@ -227,7 +227,7 @@ TEST_F(PackedWeightsTest, TheFolderStaysWithinItsLimit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(40));
     Loaded l;
     l.file = std::move(MappedFile::Open(other.string())).value();
-    sources_.push_back(std::make_unique<ProgramSource>(ProgramSource{l.file->bytes(), l.file.get(), options_}));
+    sources_.push_back(std::make_unique<ProgramSource>(ProgramSource{l.file->bytes(), l.file.get(), options_, {}}));
     l.weights = std::make_unique<PackedWeights>(sources_.back().get());
     Pack(l, kKey, kSize, 1);
     l->Settle();
