@@ -83,7 +83,7 @@ def test_flags_that_this_version_lacks(cli, tmp_path):
     assert "int3" in refused and "int8-dynamic" in refused and "int4-weight-only" in refused
     refused = cli("compile", model, "-o", tmp_path / "a.pte", "--quantize", "int8", code=1).stderr
     assert "--calibrate" in refused and "int8-dynamic" in refused
-    assert "there are xnnpack and cpu" in cli("compile", model, "-o", tmp_path / "a.pte", "--backend", "gpu", code=1).stderr
+    assert "there are xnnpack, qnn and cpu" in cli("compile", model, "-o", tmp_path / "a.pte", "--backend", "gpu", code=1).stderr
 
 
 def test_wrong_usage(cli):
