@@ -3,13 +3,14 @@
 #
 #   tools/setup.sh [--test] [--no-python]
 #
-# --test also installs what only ./test uses: the cross compiler and qemu-user (optional), ExecuTorch and pytest.
+# --test also installs what only ./test uses: the cross compiler and qemu-user (optional), ExecuTorch and pytest, and
+# Qualcomm's library for its NPU as onnxruntime-qnn packs it (optional).
 # Nothing is done twice: what is there already is left alone, and a second run takes a second or two.
 # build/venv is the venv. Package mirrors and the Python index are those that the machine is configured with.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly TORCH=2.13.0 TRANSFORMERS=5.24.0 EXECUTORCH=1.5.1
+readonly TORCH=2.13.0 TRANSFORMERS=5.24.0 EXECUTORCH=1.5.1 ONNXRUNTIME_QNN=2.7.0
 
 say() { echo "setup: $*"; }
 die() { echo "setup: $*" >&2; exit 1; }
@@ -135,4 +136,10 @@ pip_install torch "torch==$TORCH" numpy
 pip_install zoo "transformers==$TRANSFORMERS" safetensors tokenizers gguf
 if $with_test; then
   pip_install test "executorch==$EXECUTORCH" pytest
+  # Qualcomm's library for the backend qnn. Without it its tests are skipped.
+  if [ ! -e build/qnn/onnxruntime_qnn/libQnnHtp.so ]; then
+    say "installing by pip: onnxruntime-qnn $ONNXRUNTIME_QNN into build/qnn, for tests only; its libraries are Qualcomm's, under the licence that lies beside them"
+    retry "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps --target build/qnn \
+      "onnxruntime-qnn==$ONNXRUNTIME_QNN" < /dev/null || say "no tests on Qualcomm's library: pip could not install onnxruntime-qnn"
+  fi
 fi
