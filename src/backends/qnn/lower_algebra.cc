@@ -140,10 +140,30 @@ void RmsNorm(Lowering& l, const Node& n) {
   l.Op("RmsNorm", {x, l.In(n.operands[1])}, {l.Out(n.results[0])}, {Float("epsilon", GetAttr(n, "eps").Number()), Uints("axes", {1}, {last})});
 }
 
+// A constant of 16 bits with its zero in the middle, which is the only form that a layer norm takes.
+Id Centered(Lowering& l, ValueId v) {
+  constexpr int32_t kMiddle = 32768;
+  const Constant* c = l.ConstantOf(v);
+  const QnnType type = l.TypeOf(v);
+  if (!c || type.data_type != abi::DataType::kUfixed16 || type.zero_point == kMiddle) return l.In(v);
+  const std::vector<std::byte> data = l.DataOf(*c);
+  std::vector<uint16_t> integers(data.size() / sizeof(uint16_t));
+  if (!data.empty()) std::memcpy(integers.data(), data.data(), data.size());
+  int32_t most = 1;
+  for (uint16_t i : integers) most = std::max(most, std::abs(static_cast<int32_t>(i) - type.zero_point));
+  const double factor = static_cast<double>(most) / (kMiddle - 1);
+  std::vector<std::byte> turned(data.size());
+  for (size_t k = 0; k < integers.size(); ++k) {
+    const auto stored = static_cast<uint16_t>(std::nearbyint((static_cast<double>(integers[k]) - type.zero_point) / factor) + kMiddle);
+    std::memcpy(turned.data() + k * sizeof stored, &stored, sizeof stored);
+  }
+  return l.Static(l.DimsOf(v), {type.data_type, true, static_cast<float>(static_cast<double>(type.scale) * factor), kMiddle}, std::move(turned));
+}
+
 void LayerNorm(Lowering& l, const Node& n) {
   const Id x = l.In(n.operands[0]);
   const uint32_t last = static_cast<uint32_t>(l.dims(x).size() - 1);
-  l.Op("LayerNorm", {x, l.In(n.operands[1]), l.In(n.operands[2])}, {l.Out(n.results[0])},
+  l.Op("LayerNorm", {x, Centered(l, n.operands[1]), l.In(n.operands[2])}, {l.Out(n.results[0])},
        {Float("epsilon", GetAttr(n, "eps").Number()), Uints("axes", {1}, {last})});
 }
 
