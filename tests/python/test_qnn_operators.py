@@ -74,6 +74,7 @@ GROUPS = {
         "cat_last": lambda x, y, p: torch.cat([x, y], -1), "expand": lambda x, y, p: x[:1, :1].expand(4, 3, 8, 6) + 0, "repeat": lambda x, y, p: x[:, :, None].repeat(1, 1, 2, 1, 1) + 0,
         "pad": lambda x, y, p: F.pad(x, (1, 2, 0, 3)), "pad_value": lambda x, y, p: F.pad(x, (0, 1), value=-0.5), "stack": lambda x, y, p: torch.stack([x, y], 2),
         "slice_scatter": lambda x, y, p: torch.slice_scatter(x, y[:, :, :3], 2, 4, 7), "index_select": lambda x, y, p: x.index_select(2, rows()), "index": lambda x, y, p: x[:, :, rows()],
+        "index_two": lambda x, y, p: x.reshape(6, 8, 6)[rows()[:, None] % 5, rows()[None, :2]], "index_bool": lambda x, y, p: torch.where((x > 0)[:, :, rows()], 1.0, 2.0),
         "index_first": lambda x, y, p: x.reshape(8, -1)[rows()], "index_put_middle": lambda x, y, p: torch.ops.aten.index_put(x, [None, None, rows()], y[:, :, :3]),
         "index_put_first": lambda x, y, p: x.reshape(8, -1).index_put((rows(),), y.reshape(8, -1)[:3]), "index_copy": lambda x, y, p: x.index_copy(2, rows(), y[:, :, :3]),
         "unbind": lambda x, y, p: x.unbind(1)[2] * 1, "split": lambda x, y, p: x.split([1, 2], 1)[1] + 0,

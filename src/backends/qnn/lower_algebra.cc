@@ -190,6 +190,16 @@ void Reduce(Lowering& l, const Node& n) {
   l.Op(op, {x}, {l.Out(n.results[0], image && keep ? Order::kChannelsLast : Order::kPlain)}, params);
 }
 
+// The greatest of the bools as integers.
+void Any(Lowering& l, const Node& n) {
+  const Result<size_t> axis = NormalizeAxis(GetAttr(n, "dim").Int(), l.type(n.operands[0]).rank());
+  if (!axis.ok() || l.type(n.operands[0]).dtype != DType::kBool) return l.Fail("`any` of numbers");
+  const Id x = l.In(n.operands[0]), integers = l.Temp(l.dims(x), kInt32), most = l.Temp(l.DimsOf(n.results[0]), kInt32);
+  l.Op("Cast", {x}, {integers});
+  l.Op("ReduceMax", {integers}, {most}, {Uints("axes", {1}, {static_cast<int64_t>(*axis)}), Bool("keep_dims", GetAttr(n, "keepdim").Bool())});
+  l.Op("Cast", {most}, {l.Out(n.results[0])});
+}
+
 }  // namespace
 
 LowerFn FindAlgebra(OpId op) {
@@ -201,6 +211,7 @@ LowerFn FindAlgebra(OpId op) {
     case OpId::kSoftmax: return Softmax;
     case OpId::kRmsNorm: return RmsNorm;
     case OpId::kLayerNorm: return LayerNorm;
+    case OpId::kAny: return Any;
     case OpId::kMean:
     case OpId::kSum:
     case OpId::kAmax: return Reduce;

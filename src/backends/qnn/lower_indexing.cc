@@ -23,8 +23,18 @@ bool NumbersOnly(Lowering& l, std::span<const ValueId> indices) {
   return true;
 }
 
+// Gathering has no form for bools, which are integers on the way.
+void Gather(Lowering& l, const Node& n, std::string_view op, ValueId table, Id index, const QnnParam& param) {
+  const Id x = l.In(table);
+  if (l.qnn_type(x).data_type != abi::DataType::kBool8) return l.Op(op, {x, index}, {l.Out(n.results[0])}, {param});
+  const Id integers = l.Temp(l.dims(x), kInt32), taken = l.Temp(l.DimsOf(n.results[0]), kInt32);
+  l.Op("Cast", {x}, {integers});
+  l.Op(op, {integers, index}, {taken}, {param});
+  l.Op("Cast", {taken}, {l.Out(n.results[0])});
+}
+
 void GatherAt(Lowering& l, const Node& n, ValueId table, ValueId index, size_t axis) {
-  l.Op("Gather", {l.In(table), l.In(index)}, {l.Out(n.results[0])}, {Int("axis", static_cast<int64_t>(axis))});
+  Gather(l, n, "Gather", table, l.In(index), Int("axis", static_cast<int64_t>(axis)));
 }
 
 void Embedding(Lowering& l, const Node& n) { GatherAt(l, n, n.operands[0], n.operands[1], 0); }
@@ -35,13 +45,56 @@ void IndexSelect(Lowering& l, const Node& n) {
   GatherAt(l, n, n.operands[0], n.operands[1], *axis);
 }
 
+// The integers of an index as a column [dims..., 1] of the shape that all indices broadcast to.
+Id Column(Lowering& l, Id x, const Dims& to) {
+  Dims from = l.dims(x);
+  while (from.size() < to.size()) from.insert(from.begin(), 1);
+  std::vector<int64_t> times;
+  bool more = false;
+  for (size_t i = 0; i < to.size(); ++i) {
+    times.push_back(to[i] / from[i]);
+    more |= from[i] != to[i];
+  }
+  x = l.Reshape(x, from);
+  if (more) {
+    const Id tiled = l.Temp(to, kInt32);
+    l.Op("Tile", {x}, {tiled}, {Uints("multiples", {static_cast<uint32_t>(times.size())}, times)});
+    x = tiled;
+  }
+  Dims column = to;
+  column.push_back(1);
+  return l.Reshape(x, column);
+}
+
+// data[i0[j], i1[j], ...] for indices of the leading dims.
+void GatherSeveral(Lowering& l, const Node& n, std::span<const ValueId> indices) {
+  std::vector<Shape> shapes;
+  Shape common;
+  for (ValueId v : indices) {
+    if (v == kNone) return l.Fail("indexing of several dims at once that are not the first ones");
+    const Result<Shape> both = Broadcast(common, l.type(v).shape);
+    if (!both.ok()) return l.Fail("indices that do not broadcast");
+    common = *both;
+  }
+  Dims to;
+  for (Dim d : common.dims()) to.push_back(static_cast<uint32_t>(d.constant().value_or(0)));
+  if (to.empty()) to.push_back(1);
+  std::vector<Id> columns;
+  for (ValueId v : indices) columns.push_back(Column(l, l.In(v), to));
+  if (l.failed()) return;
+  to.push_back(static_cast<uint32_t>(columns.size()));
+  const Id table = l.Temp(to, kInt32);
+  l.Op("Concat", columns, {table}, {Uint("axis", to.size() - 1)});
+  Gather(l, n, "GatherNd", n.operands[0], table, Uint("batch_dims", 0));
+}
+
 void Index(Lowering& l, const Node& n) {
   const std::span<const ValueId> indices(n.operands.begin() + 1, n.operands.end());
   if (!NumbersOnly(l, indices)) return;
   size_t axis = indices.size();
   for (size_t i = 0; i < indices.size(); ++i) {
     if (indices[i] == kNone) continue;
-    if (axis != indices.size()) return l.Fail("indexing of several dims at once");
+    if (axis != indices.size()) return GatherSeveral(l, n, indices);
     axis = i;
   }
   if (axis == indices.size()) return l.Fail("indexing without an index");
@@ -92,21 +145,10 @@ void IndexPut(Lowering& l, const Node& n) {
     columns.push_back(l.StaticInts(std::move(dims), numbers));
   }
   for (size_t i = whole; i < end; ++i) {
-    Id x = l.In(indices[i]);
-    const bool one = Product(l.dims(x)) == 1;
+    const Id x = l.In(indices[i]);
     Dims dims(whole, 1);
-    dims.insert(dims.end(), {one ? 1 : rows, 1});
-    x = l.Reshape(x, dims);
-    std::vector<int64_t> times(data.begin(), data.begin() + static_cast<ptrdiff_t>(whole));
-    times.insert(times.end(), {one ? rows : 1, 1});
-    Dims to = table;
-    to.push_back(1);
-    if (to != dims) {
-      const Id tiled = l.Temp(to, kInt32);
-      l.Op("Tile", {x}, {tiled}, {Uints("multiples", {static_cast<uint32_t>(times.size())}, times)});
-      x = tiled;
-    }
-    columns.push_back(x);
+    dims.push_back(Product(l.dims(x)));
+    columns.push_back(Column(l, l.Reshape(x, dims), table));
   }
   Id where = columns[0];
   if (columns.size() > 1) {
