@@ -91,19 +91,29 @@ void WarnOfSlowProducts(const Module& module, QuantizeReport& report) {
                                      "have XNNPACK's"));
 }
 
+// The user asked for the NPU and gets a program without it.
+void WarnOfIdleNpu(CompileReport& report) {
+  const auto& nodes = report.partition.nodes;
+  if (std::any_of(nodes.begin(), nodes.end(), [](const Placement& p) { return p.backend == "qnn"; })) return;
+  const auto refused = std::find_if(nodes.begin(), nodes.end(), [](const Placement& p) { return p.reason.starts_with("qnn: "); });
+  report.quantize.warnings.push_back(StrCat("no operator runs on the backend qnn", refused == nodes.end() ? "" : StrCat("; of ", refused->op, ": ", refused->reason.substr(5))));
+}
+
 Status RunNamed(std::string_view pass, Module& module) { return RunPass(*FindPass(pass), module); }
 
 Result<Module> Prepare(const std::string& input, const CompileOptions& options, std::span<const Backend* const> backends, CompileReport& report) {
   DT_ASSIGN_OR_RETURN(Module module, ImportAndOptimize(input, options));
   ReportQuantizedLayers(module, report.quantize);  // those that come quantized; they stay as they are
   // Its hardware has no fused operators of ours; the schemes made for it spell them out themselves.
-  if (std::any_of(backends.begin(), backends.end(), [](const Backend* b) { return b->name == "qnn"; })) DT_RETURN_IF_ERROR(RunNamed("spell_out_fused", module));
+  const bool npu = std::any_of(backends.begin(), backends.end(), [](const Backend* b) { return b->name == "qnn"; });
+  if (npu) DT_RETURN_IF_ERROR(RunNamed("spell_out_fused", module));
   if (options.quantize.scheme || options.quantize.int8_states) {
     if (Status s = Quantize(module, options.quantize, report.quantize); !s.ok()) return std::move(s).While(StrCat("quantizing '", input, "'"));
   }
   if (options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("unroll_recurrent", module));
   DT_RETURN_IF_ERROR(RunNamed(options.stock_runtime ? "additive_masks" : "fuse_quantized_attention", module));
   DT_ASSIGN_OR_RETURN(report.partition, Partition(module, backends, !options.stock_runtime));
+  if (npu) WarnOfIdleNpu(report);
   DT_RETURN_IF_ERROR(RunNamed("expand_quantized", module));
   for (const auto& g : module.graphs) CountGraph(module, *g, false, report);
   if (options.stock_runtime) {

@@ -148,3 +148,20 @@ def test_fixed_shapes_change_no_result(cli, decoders):
     _, source, sequences, eager = decoders("index_put")
     program, _ = cli.compile(source, *ONE_TOKEN)
     assert worst_sqnr(cli.run(program, sequences[0]).outputs, eager[0]) > 80
+
+
+def test_dynamic_shapes_say_what_to_do(cli, qnn_library, decoders):
+    _, source, _, _ = decoders("index_put")
+    nodes = json.loads(cli("explain", source, "--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", qnn_library, "--json").stdout)["nodes"]
+    assert any(n["op"] == "embedding" and n["backend"] == "cpu" and "--input-shape" in n["reason"] for n in nodes)
+
+
+def test_a_program_without_the_npu_is_a_warning(cli, qnn_library, tmp_path):
+    class Powers(torch.nn.Module):
+        def forward(self, x):
+            return x**3
+
+    source = Model(Powers(), [(torch.ones(2, 3),)]).export(tmp_path / "powers.pt2")
+    _, report = cli.compile(source, "--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", qnn_library)
+    assert report["delegate_calls"] == 0
+    assert any("no operator runs on the backend qnn; of pow: " in w for w in report["warnings"]), report["warnings"]

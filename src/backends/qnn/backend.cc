@@ -147,8 +147,10 @@ Backend MakeQnnBackend(std::shared_ptr<qnn::Device> device) {
   b.begin = [compiler](const Module& m) { return compiler->Begin(m); };
   b.lower = [compiler](const Module&, const Region& r) { return compiler->Lower(r); };
   b.updates_in_place = [](const Module&, const Graph&, const Node&) { return true; };
-  b.lowers = [](OpId op) { return qnn::FindLowering(op) != nullptr; };
+  b.lowers = QnnLowers;
   return b;
 }
+
+bool QnnLowers(OpId op) { return qnn::FindLowering(op) != nullptr; }
 
 }  // namespace dovetail

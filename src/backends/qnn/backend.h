@@ -10,7 +10,8 @@
 
 namespace dovetail {
 
-// fp16: f32 values are computed in 16 bits.
 Backend MakeQnnBackend(std::shared_ptr<qnn::Device> device);
+// Whether there is a lowering of the operator; what the library says of a node is another matter.
+bool QnnLowers(OpId op);
 
 }  // namespace dovetail

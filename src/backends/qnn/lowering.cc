@@ -159,7 +159,7 @@ Dims Lowering::DimsOf(ValueId v) {
   Dims dims;
   for (Dim d : type(v).shape.dims()) {
     if (!d.is_constant()) {
-      Fail(StrCat("a tensor of shape [", type(v).shape.ToString(), "]; its graphs are of fixed shapes: export without dynamic_shapes"));
+      Fail(StrCat("a tensor of shape [", type(v).shape.ToString(), "]; its graphs are of fixed shapes: give them with --input-shape, or export without dynamic_shapes"));
       dims.push_back(1);
     } else if (d.value() > UINT32_MAX) {
       Fail(StrCat("a tensor of shape [", type(v).shape.ToString(), "]"));
