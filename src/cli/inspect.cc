@@ -95,7 +95,8 @@ void AddInspect(Context& context) {
   auto file = std::make_shared<std::string>();
   auto graph = std::make_shared<bool>(false);
   auto qnn = std::make_shared<QnnFlags>();
-  CLI::App* verb = AddVerb(context, "inspect", "tells what is in a .pt2 or .pte", [file, graph, qnn, &context] { return Inspect(*file, *graph, context.json, *qnn); });
+  CLI::App* verb = AddVerb(context, "inspect", "tells what is in a .pt2 or .pte",
+                           [file, graph, qnn, &context] { return Inspect(*file, *graph, context.json, *qnn); });
   verb->add_option("FILE", *file, "a .pt2 or .pte file")->required();
   verb->add_flag("--graph", *graph, "print the text form of the IR");
   qnn->AddLibraryTo(verb);

@@ -201,8 +201,10 @@ DelegateInitContext InitContext(const MethodImpl& m, const pte::BackendDelegate&
   const ProgramData& program = *m.program;
   specs->clear();
   if (d.compile_specs())
-    for (const pte::CompileSpec* spec : *d.compile_specs())
-      specs->push_back({spec->key()->string_view(), spec->value() ? std::as_bytes(std::span(spec->value()->data(), spec->value()->size())) : std::span<const std::byte>()});
+    for (const pte::CompileSpec* spec : *d.compile_specs()) {
+      specs->push_back({spec->key()->string_view(), {}});
+      if (spec->value()) specs->back().value = std::as_bytes(std::span(spec->value()->data(), spec->value()->size()));
+    }
   DelegateInitContext ctx;
   ctx.payload = program.view.DelegateData(d);
   ctx.method = m.info().name;

@@ -117,7 +117,9 @@ void RefusesByName(const qnn::Library& library) {
   const auto binary = SampleBinary(library, "SM8650", {"forward"});
   ASSERT_TRUE(binary.ok()) << binary.status().ToString();
   const Bytes blob = BlobOf(*binary);
-  auto error = [&](const Bytes& b, const Bytes& spec, const std::string& soc = "") { return Running(SampleProgram(b, spec, {"forward"}), {library.path(), soc}).LoadError(); };
+  auto error = [&](const Bytes& b, const Bytes& spec, const std::string& soc = "") {
+    return Running(SampleProgram(b, spec, {"forward"}), {library.path(), soc}).LoadError();
+  };
   EXPECT_HAS(error(blob, SpecOf("SM8650"), "SM8550"), "the program was compiled for SM8650 (HTP v75), not for SM8550 (HTP v73)");
   EXPECT_HAS(error(blob, SpecOf("SM8550")), "the compile spec says SM8550 (HTP v73), but the context binary was made for SM8650 (HTP v75)");
   EXPECT_HAS(error(blob, {}, "SM8550"), "the program was compiled for SM8650 (HTP v75), not for SM8550 (HTP v73)");
@@ -204,7 +206,8 @@ class FakeQnn : public ::testing::Test {
   }
   // Opens the library as if it were installed elsewhere, with what control_ says of it by now.
   std::string OpenError() {
-    const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / StrCat("qnn_", ::testing::UnitTest::GetInstance()->current_test_info()->name(), "_", copies_++);
+    const std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / StrCat("qnn_", test, "_", copies_++);
     std::filesystem::create_directories(folder);
     std::filesystem::remove(folder / "libQnnHtp.so");
     std::filesystem::create_symlink(DOVETAIL_FAKE_QNN "/libQnnHtp.so", folder / "libQnnHtp.so");
@@ -217,7 +220,9 @@ class FakeQnn : public ::testing::Test {
     EXPECT_TRUE(binary.ok()) << binary.status().ToString();
     return binary.ok() ? *binary : Bytes();
   }
-  Running Sample(const Bytes& binary) { return Running(SampleProgram(BlobOf(binary), SpecOf("SM8650"), {"forward"}), {.library = DOVETAIL_FAKE_QNN, .soc = ""}); }
+  Running Sample(const Bytes& binary) {
+    return Running(SampleProgram(BlobOf(binary), SpecOf("SM8650"), {"forward"}), {.library = DOVETAIL_FAKE_QNN, .soc = ""});
+  }
 
   FakeQnnControl* control_ = nullptr;
   qnn::abi::GetProviders get_providers_ = nullptr;
@@ -233,8 +238,8 @@ TEST_F(FakeQnn, DescribesBinaries) { DescribesBinaries(*library_); }
 TEST_F(FakeQnn, RefusesByName) { RefusesByName(*library_); }
 
 TEST_F(FakeQnn, EveryCallThatFailsWhilePreparingIsNamed) {
-  for (const char* call : {"QnnLog_create", "QnnBackend_create", "QnnDevice_create", "QnnContext_create", "QnnGraph_create", "QnnTensor_createGraphTensor", "QnnGraph_addNode",
-                           "QnnGraph_finalize", "QnnContext_getBinarySize", "QnnContext_getBinary"}) {
+  for (const char* call : {"QnnLog_create", "QnnBackend_create", "QnnDevice_create", "QnnContext_create", "QnnGraph_create", "QnnTensor_createGraphTensor",
+                           "QnnGraph_addNode", "QnnGraph_finalize", "QnnContext_getBinarySize", "QnnContext_getBinary"}) {
     Fail(call, 1002, "the heap is used up");
     auto binary = SampleBinary(*library_, "SM8650", {"forward"});
     ASSERT_FALSE(binary.ok()) << call;
@@ -248,13 +253,14 @@ TEST_F(FakeQnn, EveryCallThatFailsWhilePreparingIsNamed) {
 
 TEST_F(FakeQnn, EveryCallThatFailsWhileLoadingIsNamed) {
   const Bytes binary = Binary();
-  for (const char* call : {"QnnSystemContext_create", "QnnSystemContext_getMetadata", "QnnLog_create", "QnnBackend_create", "QnnDevice_create", "QnnContext_createFromBinary",
-                           "QnnGraph_retrieve"}) {
+  for (const char* call : {"QnnSystemContext_create", "QnnSystemContext_getMetadata", "QnnLog_create", "QnnBackend_create", "QnnDevice_create",
+                           "QnnContext_createFromBinary", "QnnGraph_retrieve"}) {
     {
       Running r = Sample(binary);
       Fail(call, 1002);
       const std::string error = r.LoadError();
-      EXPECT_HAS(error, StrCat(call, (std::string_view(call) == "QnnGraph_retrieve" ? " of 'forward'" : ""), " failed with QNN error 1002 (Memory allocation related error)"));
+      const std::string of = std::string_view(call) == "QnnGraph_retrieve" ? " of 'forward'" : "";
+      EXPECT_HAS(error, StrCat(call, of, " failed with QNN error 1002 (Memory allocation related error)"));
       EXPECT_HAS(error, "instruction 0: QnnBackend in method 'forward'");
       EXPECT_TRUE(r.Load("forward")) << call << ": it fails once, so loading again works";
     }
@@ -291,7 +297,8 @@ TEST_F(FakeQnn, ABinaryOfANewerLibraryIsRefused) {
     control_->build = kept.build, control_->core = kept.core, control_->backend = kept.backend;
     return binary;
   };
-  EXPECT_HAS(Sample(made_by("v2.52.0.9", {2, 40, 0}, {5, 51, 0})).LoadError(), "made by QNN SDK v2.52.0.9 (core 2.40.0, HTP 5.51.0), which is newer than the library");
+  EXPECT_HAS(Sample(made_by("v2.52.0.9", {2, 40, 0}, {5, 51, 0})).LoadError(),
+             "made by QNN SDK v2.52.0.9 (core 2.40.0, HTP 5.51.0), which is newer than the library");
   EXPECT_HAS(Sample(made_by("v2.51.0.1", {2, 41, 0}, {5, 51, 0})).LoadError(), "(core 2.41.0, HTP 5.51.0), which is newer");
   EXPECT_HAS(Sample(made_by("", {2, 40, 0}, {5, 52, 0})).LoadError(), "made by QNN an unnamed SDK (core 2.40.0, HTP 5.52.0), which is newer");
   EXPECT_TRUE(Sample(made_by("v2.51.3.1", {2, 40, 7}, {5, 51, 1})).Load("forward"));

@@ -1,5 +1,5 @@
-// A libQnnHtp.so that stands before Qualcomm's for ExecuTorch 1.5.1: it hands on the real library's interface, but for deviceCreate. ExecuTorch writes a device's custom
-// config as older HTP backends had it, its value right behind the option; newer ones (5.47 and later) have a word between. The real library is
+// A libQnnHtp.so that stands before Qualcomm's for ExecuTorch 1.5.1: it hands on the real library's interface, but for deviceCreate. ExecuTorch writes a
+// device's custom config as older HTP backends had it, its value right behind the option; newer ones (5.47 and later) have a word between. The real library is
 // the file that DOVETAIL_QNN_REAL names.
 #include <dlfcn.h>
 #include <sys/mman.h>

@@ -290,7 +290,8 @@ struct SystemInterface {
 };
 using SystemGetProviders = ErrorHandle (*)(const SystemInterface*** providers, uint32_t* count);
 
-static_assert(sizeof(GraphInfo) == 88 && offsetof(BinaryInfo, num_context_tensors) == 80 && offsetof(BinaryInfo, graphs) == 104 && offsetof(BinaryInfo, soc_model) == 136);
+static_assert(sizeof(GraphInfo) == 88 && offsetof(BinaryInfo, num_context_tensors) == 80 && offsetof(BinaryInfo, graphs) == 104);
+static_assert(offsetof(BinaryInfo, soc_model) == 136);
 static_assert(sizeof(QuantizeParams) == 40 && sizeof(TensorV1) == 112 && sizeof(Tensor) == 144 && sizeof(Param) == 160 && sizeof(OpConfig) == 80);
 
 }  // namespace dovetail::qnn::abi

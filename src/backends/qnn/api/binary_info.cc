@@ -26,7 +26,8 @@ Result<std::string> ReadName(const char* name, std::string_view what) {
 }
 
 Result<BinaryTensor> ReadTensor(const abi::Tensor& tensor) {
-  if (tensor.version != 1 && tensor.version != 2) return Unsupported("the context binary describes a tensor by version ", tensor.version, "; versions 1 and 2 are known");
+  if (tensor.version != 1 && tensor.version != 2)
+    return Unsupported("the context binary describes a tensor by version ", tensor.version, "; versions 1 and 2 are known");
   const abi::TensorV1& t = tensor.v1;
   BinaryTensor out;
   DT_ASSIGN_OR_RETURN(out.name, ReadName(t.name, "tensor"));
@@ -86,11 +87,12 @@ Result<BinaryInfo> ReadBinaryInfo(const Library& library, std::span<const std::b
   SystemContext context{system};
   DT_RETURN_IF_ERROR(library.Check(system->functions.context_create(&context.handle), "QnnSystemContext_create"));
   const abi::BinaryInfo* info = nullptr;
-  DT_RETURN_IF_ERROR(library.Check(system->functions.context_get_metadata(context.handle, binary.data(), binary.size(), &info), "QnnSystemContext_getMetadata"));
+  DT_RETURN_IF_ERROR(library.Check(system->functions.context_get_metadata(context.handle, binary.data(), binary.size(), &info),
+                                   "QnnSystemContext_getMetadata"));
   if (!info) return Corrupt("QNN finds nothing in the context binary");
   if (info->version != abi::kBinaryInfoVersion)
-    return Unsupported("'", library.path(), "' describes context binaries by version ", info->version, "; this Dovetail knows version ", abi::kBinaryInfoVersion,
-                       " (SDK 2.47 and later)");
+    return Unsupported("'", library.path(), "' describes context binaries by version ", info->version, "; this Dovetail knows version ",
+                       abi::kBinaryInfoVersion, " (SDK 2.47 and later)");
   if (info->backend_id != abi::kHtpBackendId)
     return Unsupported("the context binary is for QNN's backend number ", info->backend_id, ", not for HTP's (", abi::kHtpBackendId, ")");
   BinaryInfo out;

@@ -1,6 +1,6 @@
 // Qualcomm's HTP library as the user has installed it, loaded at run time.
 //
-// A Library stays loaded until the process ends: it has threads and exit handlers of its own. Calls are made by one thread at a time (mutex()). What the library
+// A Library stays loaded until the process ends: it has threads and exit handlers of its own. Calls are made by one thread at a time (mutex()). What it
 // logs is not printed: errors among it become part of the Status of the call that failed.
 #pragma once
 

@@ -67,7 +67,8 @@ Result<Context*> Contexts::ContextOf(OpenedBinary* opened) {
     devices_.push_back(device);
   }
   Result<std::unique_ptr<Context>> context = Context::FromBinary(device, opened->binary);
-  if (!context.ok()) return std::move(context).status().While(StrCat("loading a QNN context binary made by ", opened->info.build, " for ", DescribeSoc(opened->soc.model)));
+  if (!context.ok())
+    return std::move(context).status().While(StrCat("loading a QNN context binary made by ", opened->info.build, " for ", DescribeSoc(opened->soc.model)));
   opened->context = std::move(*context);
   return opened->context.get();
 }

@@ -117,7 +117,8 @@ Result<std::unique_ptr<Delegate>> QnnDelegate::Create(const DelegateInitContext&
 Status QnnDelegate::CheckArgument(const TensorView& t, const Side& side, size_t argument, std::string_view what) const {
   const BinaryTensor& expected = side.described[side.of_argument[argument]];
   if (Name(t.dtype) != qnn::DataTypeName(expected.dtype))
-    return Corrupt(kQnnDelegateId, ": ", what, " ", argument, " is ", Name(t.dtype), ", but '", expected.name, "' of the graph is ", qnn::DataTypeName(expected.dtype));
+    return Corrupt(kQnnDelegateId, ": ", what, " ", argument, " is ", Name(t.dtype), ", but '", expected.name, "' of the graph is ",
+                   qnn::DataTypeName(expected.dtype));
   if (static_cast<uint64_t>(t.numel()) != expected.numel())
     return Corrupt(kQnnDelegateId, ": ", what, " ", argument, " has ", t.numel(), " elements, but '", expected.name, "' of the graph has ", expected.numel());
   return OkStatus();
@@ -151,8 +152,8 @@ Status QnnDelegate::MakeStates() {
 
 Status QnnDelegate::Execute(std::span<const TensorView> inputs, std::span<TensorView> outputs) {
   if (inputs.size() != inputs_.of_argument.size() || outputs.size() != outputs_.of_argument.size())
-    return InvalidArgument(kQnnDelegateId, ": the call has ", inputs.size(), " inputs and ", outputs.size(), " outputs, but the graph ", inputs_.of_argument.size(), " and ",
-                           outputs_.of_argument.size());
+    return InvalidArgument(kQnnDelegateId, ": the call has ", inputs.size(), " inputs and ", outputs.size(), " outputs, but the graph ",
+                           inputs_.of_argument.size(), " and ", outputs_.of_argument.size());
   const std::lock_guard lock(library_->mutex());
   const auto point = [](Side& side, size_t i, const TensorView& t) {
     side.tensors[side.of_argument[i]].v1.buffer.data = t.data;
@@ -160,14 +161,14 @@ Status QnnDelegate::Execute(std::span<const TensorView> inputs, std::span<Tensor
   };
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!point(inputs_, i, inputs[i]))
-      return InvalidArgument(kQnnDelegateId, ": input ", i, " has ", inputs[i].nbytes(), " bytes in this call, but QNN graphs have fixed shapes, and this one takes ",
-                             inputs_.bytes(i));
+      return InvalidArgument(kQnnDelegateId, ": input ", i, " has ", inputs[i].nbytes(), " bytes in this call, but QNN graphs have fixed shapes, and this one ",
+                             "takes ", inputs_.bytes(i));
   for (size_t i = 0; i < outputs.size(); ++i)
     if (!point(outputs_, i, outputs[i]))
       return InvalidArgument(kQnnDelegateId, ": output ", i, " has memory for ", outputs[i].nbytes(), " bytes, but the graph gives ", outputs_.bytes(i));
-  return library_->Check(library_->functions().graph_execute(graph_, inputs_.tensors.data(), static_cast<uint32_t>(inputs_.tensors.size()), outputs_.tensors.data(),
-                                                             static_cast<uint32_t>(outputs_.tensors.size()), nullptr, nullptr),
-                         call_);
+  const uint32_t num_inputs = static_cast<uint32_t>(inputs_.tensors.size()), num_outputs = static_cast<uint32_t>(outputs_.tensors.size());
+  return library_->Check(
+      library_->functions().graph_execute(graph_, inputs_.tensors.data(), num_inputs, outputs_.tensors.data(), num_outputs, nullptr, nullptr), call_);
 }
 
 Result<size_t> NumInputs(const DelegateInitContext& ctx) {
