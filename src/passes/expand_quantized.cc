@@ -24,7 +24,10 @@ class Expansion {
       DT_ASSIGN_OR_RETURN(v, Real(c.builder, v));
     }
     const std::vector<ValueId> declared = c.graph.node(id).results;
-    DT_ASSIGN_OR_RETURN(std::vector<ValueId> results, c.builder.EmitWith(op, std::move(operands), c.graph.node(id).attrs, declared.size()));
+    std::vector<ValueId> results = operands;
+    if (op != OpId::kRequantize) {
+      DT_ASSIGN_OR_RETURN(results, c.builder.EmitWith(op, std::move(operands), c.graph.node(id).attrs, declared.size()));
+    }
     for (size_t i = 0; i < results.size(); ++i) {
       const TensorType type = c.graph.type(declared[i]);
       if (!type.per_tensor()) continue;

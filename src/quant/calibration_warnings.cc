@@ -32,6 +32,12 @@ void WarnOfBadValues(const Module& module, const std::vector<std::string>& files
   for (size_t g = 0; g < module.graphs.size(); ++g) {
     const Graph& graph = *module.graphs[g];
     std::vector<std::string> bad, unseen;
+    if (observed[g].empty() && !watched[g].empty() && module.graphs.size() > 1) {
+      std::vector<std::string> inputs;
+      for (ValueId v : graph.inputs) inputs.push_back(StrCat(graph.value(v).name, ": ", graph.type(v).ToString()));
+      report.warnings.push_back(StrCat("no calibration call is of method @", graph.name, ", so it stays float; one has the inputs ", Listed(inputs)));
+      continue;
+    }
     auto look = [&](ValueId v) {
       if (!watched[g].contains(v)) return;
       const auto it = observed[g].find(v);

@@ -29,9 +29,8 @@ class FixedParamChooser {
       for (const auto& [name, group] : plan_.groups()) RangeOfGroup(name, group);
       if (!left_) {
         for (size_t g = 0; g < module_.graphs.size(); ++g) LowerMasks(g);
-        for (const auto& [name, range] : ranges_) params_.groups[name] = ParamsOf(range, scheme_.activation);
-        if (scheme_.activation == DType::kU16)
-          for (size_t g = 0; g < module_.graphs.size(); ++g) CenterFactors(g);
+        for (const auto& [key, range] : ranges_) params_.groups[key] = ParamsOf(range, key.second);
+        for (size_t g = 0; g < module_.graphs.size(); ++g) CenterFactors(g);
         for (size_t g = 0; g < module_.graphs.size() && !left_; ++g) {
           DT_RETURN_IF_ERROR(Nodes(g));
         }
@@ -44,7 +43,7 @@ class FixedParamChooser {
  private:
   void RangeOfGroup(uint32_t name, const FixedPlan::Group& group) {
     if (group.fixed) {
-      params_.groups[name] = FixedParamsOf(*group.fixed, scheme_.activation);
+      for (DType dtype : DTypesOf(name)) params_.groups[{name, dtype}] = FixedParamsOf(*group.fixed, dtype);
       return;
     }
     Observer merged;
@@ -63,12 +62,20 @@ class FixedParamChooser {
       if (!module_.constants[c].data_known) return LeaveGroup(name, StrCat("the data of constant '", module_.constants[c].name, "' are not in the file"));
       masked = AddRows(module_.constants[c], merged) || masked;
     }
-    ValueRange range = group.scores || scheme_.activation == DType::kU16 ? merged.FullRange() : merged.MseRange(clipping_);
-    // A state's contents are kept as they are.
-    range = {std::min(range.low, initial.FullRange().low), std::max(range.high, initial.FullRange().high)};
-    if (scheme_.activation == DType::kU16) range = {range.low * kHeadroom, range.high * kHeadroom};
-    if (masked) range.low -= MarginOf(scheme_.activation);
-    ranges_[name] = range;
+    for (DType dtype : DTypesOf(name)) {
+      ValueRange range = group.scores || dtype == DType::kU16 ? merged.FullRange() : merged.MseRange(clipping_);
+      // A state's contents are kept as they are.
+      range = {std::min(range.low, initial.FullRange().low), std::max(range.high, initial.FullRange().high)};
+      if (dtype == DType::kU16) range = {range.low * kHeadroom, range.high * kHeadroom};
+      if (masked) range.low -= MarginOf(dtype);
+      ranges_[{name, dtype}] = range;
+    }
+  }
+
+  // Its own, and what nodes of 16 bits read and make.
+  std::vector<DType> DTypesOf(uint32_t name) const {
+    const DType own = plan_.dtype(name);
+    return own == DType::kU16 ? std::vector{own} : std::vector{own, DType::kU16};
   }
 
   // Products of two activations of 16 bits have their second factor's zero in the middle: the hardware has no other ones.
@@ -77,9 +84,9 @@ class FixedParamChooser {
     for (NodeId id : graph.order) {
       const Node& n = graph.node(id);
       if ((n.op != OpId::kMatmul && n.op != OpId::kBmm) || !plan_.quantized(g, id) || !plan_.integer(g, n.operands[1])) continue;
-      const uint32_t name = plan_.group(g, n.operands[1]);
+      const std::pair name(plan_.group(g, n.operands[1]), DType::kU16);
       const auto range = ranges_.find(name);
-      if (range == ranges_.end()) continue;
+      if (range == ranges_.end() || plan_.dtype(g, id) != DType::kU16) continue;
       const double most = std::max(-static_cast<double>(range->second.low), static_cast<double>(range->second.high));
       if (most > 0) params_.groups[name] = QuantParams::PerTensor(static_cast<float>(most / 32767), 32768);
     }
@@ -123,20 +130,22 @@ class FixedParamChooser {
     for (NodeId id : graph.order) {
       const Node& n = graph.node(id);
       if (n.op != OpId::kAdd || !plan_.quantized(g, id) || !plan_.scores(g, n.results[0])) continue;
-      const auto sum = ranges_.find(plan_.group(g, n.results[0]));
+      const DType dtype = plan_.dtype(g, id);
+      const auto sum = ranges_.find({plan_.group(g, n.results[0]), dtype});
       if (sum == ranges_.end()) continue;
       for (size_t i = 0; i < 2; ++i) {
         const ValueId mask = n.operands[i], other = n.operands[1 - i];
         if (!plan_.integer(g, other)) continue;
-        const auto scores = ranges_.find(plan_.group(g, other));
+        const auto scores = ranges_.find({plan_.group(g, other), dtype});
         if (scores == ranges_.end()) continue;
         const float low = sum->second.low - std::max(scores->second.high, 0.0f);
         if (const uint32_t c = ConstantOf(graph, mask); c != kNone) {
           Observer o;
           if (!module_.constants[c].data_known || !AddRows(module_.constants[c], o)) continue;
-          params_.constants[{g, id, i}] = ParamsOf({std::min(o.FullRange().low, low), o.FullRange().high}, scheme_.activation);
+          params_.constants[{g, id, i}] = ParamsOf({std::min(o.FullRange().low, low), o.FullRange().high}, dtype);
         } else if (observed_.masked[g].contains(mask) && plan_.integer(g, mask)) {
-          if (const auto range = ranges_.find(plan_.group(g, mask)); range != ranges_.end()) range->second.low = std::min(range->second.low, low);
+          for (DType d : DTypesOf(plan_.group(g, mask)))
+            if (const auto range = ranges_.find({plan_.group(g, mask), d}); range != ranges_.end()) range->second.low = std::min(range->second.low, low);
         }
       }
     }
@@ -159,7 +168,7 @@ class FixedParamChooser {
           left_ = true;
           return OkStatus();
         }
-        params_.constants[{g, id, i}] = ParamsOf(*params, scheme_.activation);
+        params_.constants[{g, id, i}] = ParamsOf(*params, plan_.dtype(g, id));
       }
     }
     return OkStatus();
@@ -191,14 +200,9 @@ class FixedParamChooser {
     } else {
       DT_ASSIGN_OR_RETURN(raw, weights_.ChannelScales(weight, ChannelAxis(n)));
     }
-    const auto scale = [&](ValueId v) { return params_.groups.at(plan_.group(g, v)).scale; };
-    params_.weight_scales[{g, id}] = LayerScales(raw, bias, ScaleOfInput(g, id), scale(n.results[0]));
+    const auto scale = [&](ValueId v) { return params_.groups.at({plan_.group(g, v), plan_.dtype(g, id)}).scale; };
+    params_.weight_scales[{g, id}] = LayerScales(raw, bias, scale(n.operands[0]), scale(n.results[0]));
     return OkStatus();
-  }
-
-  float ScaleOfInput(size_t g, NodeId id) const {
-    const ValueId x = module_.graphs[g]->node(id).operands[0];
-    return params_.groups.at(plan_.group(g, x)).scale;
   }
 
   const Module& module_;
@@ -208,7 +212,7 @@ class FixedParamChooser {
   const double clipping_;
   FixedPlan& plan_;
   FixedParams params_;
-  std::map<uint32_t, ValueRange> ranges_;
+  std::map<std::pair<uint32_t, DType>, ValueRange> ranges_;
   bool left_ = false;
 };
 

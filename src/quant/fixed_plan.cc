@@ -23,11 +23,12 @@ bool IsF32(const Graph& g, ValueId v) { return v != kNone && g.type(v).dtype == 
 
 }  // namespace
 
-FixedPlan::FixedPlan(const Module& module, const QuantizeOptions& options) : module_(module) {
+FixedPlan::FixedPlan(const Module& module, const QuantizeOptions& options) : module_(module), activation_(options.scheme->activation) {
   for (const auto& g : module.graphs) {
     const Graph& graph = *g;
     GraphPlan p{states_, states_ + graph.num_values(), std::vector(graph.num_nodes(), StaticRole::kFloat), std::vector<std::string>(graph.num_nodes()), {},
-                std::vector<bool>(graph.num_values()), {}, ScoresOf(graph), graph.Users(), std::vector<std::vector<size_t>>(graph.num_nodes())};
+                std::vector<bool>(graph.num_values()), {}, ScoresOf(graph), std::vector<bool>(graph.num_values()), graph.Users(),
+                std::vector<std::vector<size_t>>(graph.num_nodes()), {}};
     states_ = p.end;
     for (ValueId v : graph.outputs) p.is_output[v] = true;
     for (NodeId id : graph.order) {
@@ -66,6 +67,20 @@ void FixedPlan::FindActive(size_t graph) {
   }
 }
 
+// As long as graphs are what they were.
+void FixedPlan::FindTypes() {
+  for (size_t g = 0; g < graphs_.size(); ++g) {
+    GraphPlan& p = graphs_[g];
+    p.dtypes.assign(p.roles.size(), activation_);
+    const auto wide = [&](ValueId v) { return integer(g, v) && dtype(group(g, v)) == DType::kU16; };
+    for (NodeId id : module_.graphs[g]->order) {
+      if (!p.quantized[id]) continue;
+      const Node& n = module_.graphs[g]->node(id);
+      if (wide(n.results[0]) || std::any_of(p.data[id].begin(), p.data[id].end(), [&](size_t i) { return wide(n.operands[i]); })) p.dtypes[id] = DType::kU16;
+    }
+  }
+}
+
 uint32_t FixedPlan::Find(size_t i) {
   while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
   return static_cast<uint32_t>(i);
@@ -90,6 +105,7 @@ void FixedPlan::Solve() {
   do Unite();
   while (Drop());
   FindGroups();
+  FindTypes();
 }
 
 // Groups of the nodes that are quantized as yet, and which of them some computation touches.
@@ -174,6 +190,7 @@ void FixedPlan::FindGroups() {
       const uint32_t name = group_[i] = Find(i);
       Group& group = groups_[name];
       group.scores = group.scores || p.scores[v];
+      group.wide = group.wide || p.wide[v];
       // Of values that only pass through moves and clamps, the range at the end counts.
       const std::vector<NodeId>& users = p.users[v];
       if (p.is_output[v] || users.empty() || !std::all_of(users.begin(), users.end(), [&](NodeId u) { return Same(g, u); })) group.ranges.emplace_back(g, v);

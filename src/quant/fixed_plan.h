@@ -22,6 +22,8 @@ class FixedPlan {
   // Leaves a node or a state in float. What follows from it is found by the next Solve.
   void LeaveFloat(size_t graph, NodeId id, std::string reason) { graphs_[graph].reasons[id] = std::move(reason); }
   void LeaveFloat(uint32_t state, std::string reason) { state_reasons_[state] = std::move(reason); }
+  // Gives a value, and all of its group, 16 bits where the scheme has 8; from the next Solve on.
+  void Widen(size_t graph, ValueId v) { graphs_[graph].wide[v] = true; }
   void Solve();
 
   // After Solve.
@@ -36,12 +38,16 @@ class FixedPlan {
   uint32_t group(size_t graph, ValueId v) const { return group_[graphs_[graph].first + v]; }
   uint32_t group_of_state(uint32_t state) const { return group_[states_ + state]; }
   bool scores(size_t graph, ValueId v) const { return graphs_[graph].scores[v]; }
+  // Of the integers that stand for a group's values: u8 or u16. A node computes on one type: on u16 if a group that it reads or makes has that; it then reads
+  // others in 16 bits too, and what it makes for a group of 8 bits is narrowed.
+  DType dtype(uint32_t group) const { return groups_.at(group).wide ? DType::kU16 : activation_; }
+  DType dtype(size_t graph, NodeId id) const { return graphs_[graph].dtypes[id]; }
 
   struct Group {
     std::vector<std::pair<size_t, ValueId>> ranges;  // whose ranges count together: graph and value
     std::vector<uint32_t> states, constants;         // whose contents count too
     std::optional<OpId> fixed;                       // the operator of kFixed whose result it is, and of no other
-    bool scores = false;
+    bool scores = false, wide = false;
   };
   const std::map<uint32_t, Group>& groups() const { return groups_; }
 
@@ -50,21 +56,24 @@ class FixedPlan {
     size_t first, end;  // of its values among those of all graphs
     std::vector<StaticRole> roles;
     std::vector<std::string> reasons;
-    std::vector<bool> quantized, is_output, active, scores;
+    std::vector<bool> quantized, is_output, active, scores, wide;
     std::vector<std::vector<NodeId>> users;
     std::vector<std::vector<size_t>> data;  // by node
+    std::vector<DType> dtypes;              // by node
   };
 
   void FindActive(size_t graph);
   void Unite();
   bool Drop();
   void FindGroups();
+  void FindTypes();
   bool Same(size_t graph, NodeId id) const;
   bool IsConstant(size_t graph, ValueId v) const { return module_.graphs[graph]->producer_if(v, OpId::kConst) != nullptr; }
   uint32_t Find(size_t i);
   void Join(size_t a, size_t b);
 
   const Module& module_;
+  DType activation_;
   std::vector<GraphPlan> graphs_;
   size_t states_ = 0;  // where states stand behind the values
   std::vector<std::string> state_reasons_;

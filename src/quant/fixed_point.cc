@@ -1,10 +1,11 @@
 #include "quant/fixed_point.h"
 
-#include <cmath>
+#include <algorithm>
+#include <optional>
 
 #include "quant/calibration_warnings.h"
 #include "quant/fixed_rewrite.h"
-#include "quant/trial.h"
+#include "quant/fixed_widths.h"
 
 namespace dovetail {
 namespace {
@@ -21,24 +22,51 @@ Readers LayersOf(const Module& module, const FixedPlan& plan) {
   return readers;
 }
 
-// How far u8 ranges clip what was seen: an index into kClippings, found by trying.
-Result<size_t> BestClipping(const Module& module, const QuantizeOptions& options, const std::vector<std::string>& files, const FixedObservation& observed,
-                            WeightQuantizer& weights, const FixedPlan& plan) {
-  DT_ASSIGN_OR_RETURN(const Trial trial, Trial::Load(module, files, options.scheme->activation));
-  size_t best = 0;
-  double least = INFINITY;
-  for (size_t i = 0; i < std::size(kClippings); ++i) {
-    if (options.progress) options.progress("choosing ranges", i, std::size(kClippings));
-    FixedPlan tried = plan;
-    DT_ASSIGN_OR_RETURN(const FixedParams params, ChooseFixedParams(module, *options.scheme, observed, weights, kClippings[i], tried));
-    const auto params_of = [&](size_t g, ValueId v) { return tried.integer(g, v) ? &params.groups.at(tried.group(g, v)) : nullptr; };
-    DT_ASSIGN_OR_RETURN(const double error, trial.Error(params_of));
-    if (error >= least) continue;
-    least = error;
-    best = i;
+// Of each value of `to`, the one in its place in `from`: both have the same operators in the same order, as exports of one model with other shapes have. Else
+// by name. kNone where there is none.
+std::vector<ValueId> Counterparts(const Graph& from, const Graph& to) {
+  std::vector<ValueId> found(to.num_values(), kNone);
+  const auto pair = [&](const std::vector<ValueId>& a, const std::vector<ValueId>& b) {
+    for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) found[b[i]] = a[i];
+  };
+  const bool same = std::equal(from.order.begin(), from.order.end(), to.order.begin(), to.order.end(),
+                               [&](NodeId a, NodeId b) { return from.node(a).op == to.node(b).op && from.node(a).results.size() == to.node(b).results.size(); });
+  if (same) {
+    pair(from.inputs, to.inputs);
+    for (size_t i = 0; i < to.order.size(); ++i) pair(from.node(from.order[i]).results, to.node(to.order[i]).results);
+    return found;
   }
-  if (options.progress) options.progress("choosing ranges", std::size(kClippings), std::size(kClippings));
-  return best;
+  std::map<std::string, ValueId> by_name;
+  for (ValueId v = 0; v < from.num_values(); ++v)
+    if (!from.value(v).name.empty()) by_name[from.value(v).name] = v;
+  for (ValueId v = 0; v < to.num_values(); ++v)
+    if (const auto it = by_name.find(to.value(v).name); it != by_name.end()) found[v] = it->second;
+  return found;
+}
+
+// A method that no call reached takes what was seen in the first that one did.
+void LendRanges(const Module& module, const WatchedValues& all, FixedObservation& observed, std::vector<std::map<NodeId, InputMeans>>& inputs) {
+  const auto seen = std::find_if(observed.values.begin(), observed.values.end(), [](const auto& values) { return !values.empty(); });
+  if (seen == observed.values.end()) return;
+  const size_t from = static_cast<size_t>(seen - observed.values.begin());
+  const Graph& source = *module.graphs[from];
+  for (size_t g = 0; g < module.graphs.size(); ++g) {
+    if (!observed.values[g].empty()) continue;
+    const std::vector<ValueId> counterparts = Counterparts(source, *module.graphs[g]);
+    for (ValueId v : all[g]) {
+      const ValueId other = counterparts[v];
+      const auto it = other == kNone ? seen->end() : seen->find(other);
+      if (it == seen->end()) continue;
+      observed.values[g][v] = it->second;
+      if (observed.masked[from].contains(other)) observed.masked[g].insert(v);
+    }
+    for (NodeId id : module.graphs[g]->order) {
+      const Node& n = module.graphs[g]->node(id);
+      const ValueId other = n.results.empty() ? kNone : counterparts[n.results[0]];
+      if (other == kNone || source.value(other).producer == kNone) continue;
+      if (const auto it = inputs[from].find(source.value(other).producer); it != inputs[from].end() && source.node(it->first).op == n.op) inputs[g][id] = it->second;
+    }
+  }
 }
 
 }  // namespace
@@ -48,6 +76,7 @@ Status QuantizeFixed(Module& module, const QuantizeOptions& options, WeightQuant
     return InvalidArgument("--quantize ", options.scheme->name, " needs --calibrate with recorded calls: .npz or .safetensors files, or folders of them, "
                            "whose arrays have the names of the program's inputs (or input_0, input_1, ...). The scheme qnn-fp16 needs none");
   DT_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListCalls(options.calibration));
+  const Scheme& scheme = *options.scheme;
   FixedPlan plan(module, options);
   // Leaving something in float later adds no value.
   WatchedValues watched(module.graphs.size()), all(module.graphs.size());
@@ -82,13 +111,23 @@ Status QuantizeFixed(Module& module, const QuantizeOptions& options, WeightQuant
     DT_RETURN_IF_ERROR(ObserveCalls(module, std::span(files).subspan(call, 1), call, watched, states, observed.values, nullptr, see));
   }
   if (options.progress) options.progress("calibrating", files.size(), files.size());
+  LendRanges(module, all, observed, inputs);
   WarnOfBadValues(module, files, all, observed.values, report);
-  size_t best = 0;
-  if (options.scheme->activation == DType::kU8) {
-    DT_ASSIGN_OR_RETURN(best, BestClipping(module, options, files, observed, weights, plan));
+  size_t clipping = 0;
+  std::optional<FixedPlan> mixed;
+  if (scheme.activation == DType::kU8) {
+    if (options.progress) options.progress("choosing ranges", 0, 2);
+    DT_ASSIGN_OR_RETURN(const Trial trial, Trial::Load(module, files));
+    DT_ASSIGN_OR_RETURN(const Clipping best, BestClipping(module, scheme, observed, weights, trial, plan));
+    clipping = best.index;
+    if (options.progress) options.progress("choosing ranges", 1, 2);
+    DT_ASSIGN_OR_RETURN(FixedPlan wider, WithWidths(module, scheme, observed, weights, trial, best, plan));
+    mixed.emplace(std::move(wider));
+    if (options.progress) options.progress("choosing ranges", 2, 2);
   }
-  DT_ASSIGN_OR_RETURN(const FixedParams params, ChooseFixedParams(module, *options.scheme, observed, weights, kClippings[best], plan));
-  return RewriteFixed(module, options, {plan, params, inputs}, weights, report);
+  FixedPlan& chosen = mixed ? *mixed : plan;
+  DT_ASSIGN_OR_RETURN(const FixedParams params, ChooseFixedParams(module, scheme, observed, weights, kClippings[clipping], chosen));
+  return RewriteFixed(module, options, {chosen, params, inputs}, weights, report);
 }
 
 }  // namespace dovetail

@@ -268,6 +268,27 @@ TEST(FixedPoint, MethodsShareAState) {
     for (const char* name : {"k", "c", "u"}) EXPECT_EQ(g->type(FindValue(*g, name)).quant, state.quant) << g->name << name << Print(q.after);
 }
 
+// A method that no call reached has the ranges of the one that is the same model.
+TEST(FixedPoint, MethodsWithoutCallsTakeTheRangesOfOthers) {
+  std::string text = Block();
+  const size_t graph = text.find("  graph @f"), end = text.rfind("}\n");
+  std::string second = text.substr(graph, end - graph);
+  second.replace(second.find("@f"), 2, "@g");
+  for (const auto& [from, to] : {std::pair("[4,32]", "[2,32]"), std::pair("[32,4]", "[32,2]"), std::pair("[4,4]", "[2,2]"), std::pair("[4,8]", "[2,8]")})
+    for (size_t at; (at = second.find(from)) != std::string::npos;) second.replace(at, std::string(from).size(), to);
+  text.insert(end, second);
+  const Fixed q(text, "qnn-16a8w", BlockCalls());
+  EXPECT_TRUE(q.report.warnings.empty()) << q.report.warnings[0];
+  for (const char* name : {"n", "a", "s", "p", "v", "r", "y"})
+    EXPECT_EQ(q.after.graphs[1]->type(FindValue(*q.after.graphs[1], name)).quant, q.type(name).quant) << name;
+  // Another model has no ranges to lend: one warning.
+  text.insert(text.rfind("}\n"), "  graph @h(%z: f32[3,5]) {\n    %h1 = exp %z : f32[3,5]\n    %h2 = exp %h1 : f32[3,5]\n    return %h2\n  }\n");
+  const Fixed other(text, "qnn-16a8w", BlockCalls());
+  ASSERT_EQ(other.report.warnings.size(), 1u);
+  EXPECT_NE(other.report.warnings[0].find("no calibration call is of method @h, so it stays float; one has the inputs z: f32[3,5]"), std::string::npos)
+      << other.report.warnings[0];
+}
+
 // Masks of every kind: what they hide has no part in a range, and no weight.
 std::string Masked(const std::string& mask) {
   return "module {\n" + ConstantLine("q.weight", "16,16", Normal(256, 1, 0.4f)) + ConstantLine("k.weight", "16,16", Normal(256, 2, 0.4f)) +
@@ -391,6 +412,62 @@ TEST(FixedPoint, KeepFloatMixesLayers) {
   EXPECT_EQ(q.type("n").dtype, DType::kF32);  // between an input and a float layer
   EXPECT_EQ(q.count(OpId::kDequantize), 1u) << Print(q.after);
   EXPECT_GE(q.sqnr({Rows(100)}), 20);
+}
+
+std::vector<float> Gain() {
+  std::vector<float> gain(32, 1);
+  gain[0] = 0.003f;
+  return gain;
+}
+
+// A sum with a channel far larger than the others, which is made small before the next layer.
+std::string Outliers() {
+  return "module {\n" + ConstantLine("a.weight", "32,32", Normal(1024, 1, 0.2f)) + ConstantLine("b.weight", "32,32", Normal(1024, 3, 0.2f)) +
+         ConstantLine("gain", "32", Gain()) +
+         R"(  graph @f(%x: f32[4,32], %far: f32[4,32]) {
+    %wa = const @a.weight : f32[32,32]
+    %wb = const @b.weight : f32[32,32]
+    %g = const @gain : f32[32]
+    %a = linear %x, %wa, _ : f32[4,32]
+    %r = relu %a : f32[4,32]
+    %s = add %r, %far : f32[4,32]
+    %n = mul %s, %g : f32[4,32]
+    %y = linear %n, %wb, _ : f32[4,32]
+    %z = relu %y : f32[4,32]
+    return %z
+  }
+}
+)";
+}
+
+TEST(FixedPoint, OutliersGetSixteenBits) {
+  std::vector<Fixed::Call> calls;
+  for (unsigned i = 0; i < 4; ++i) {
+    std::vector<float> far(128);
+    for (size_t k = 0; k < 128; k += 32) far[k] = 300 + static_cast<float>(i);
+    calls.push_back({Rows(100 + i), Floats({Dim(4), Dim(32)}, far)});
+  }
+  const Fixed q(Outliers(), "qnn-8a8w", calls);
+  // The sum and what makes and reads it; then back.
+  EXPECT_EQ(q.type("s").dtype, DType::kU16) << Print(q.after);
+  for (const char* name : {"r", "n", "y", "z"}) EXPECT_EQ(q.type(name).dtype, DType::kU8) << name << Print(q.after);
+  EXPECT_EQ(q.count(OpId::kRequantize), 2u) << Print(q.after);
+  for (const LayerReport& l : q.report.layers) EXPECT_EQ(l.became, "u8 per_tensor x i8 per_channel") << l.path;
+  // Each node computes on one type.
+  for (NodeId id : q.graph().order) {
+    const Node& n = q.graph().node(id);
+    if (n.op != OpId::kAdd && n.op != OpId::kMul) continue;
+    for (ValueId v : {n.operands[0], n.operands[1], n.results[0]}) EXPECT_EQ(q.graph().type(v).dtype, DType::kU16) << DescribeNode(q.graph(), n);
+  }
+  EXPECT_GE(q.sqnr(calls[0]), 25);
+  auto text = Parse(Print(q.after));
+  ASSERT_TRUE(text.ok()) << text.status().ToString();
+  EXPECT_EQ(Print(*text), Print(q.after));
+  // Without a channel that is far from the others 8 bits do.
+  for (Fixed::Call& call : calls) call[1] = Rows(7);
+  const Fixed same(Outliers(), "qnn-8a8w", calls);
+  EXPECT_EQ(same.count(OpId::kRequantize), 0u) << Print(same.after);
+  EXPECT_EQ(same.type("s").dtype, DType::kU8);
 }
 
 TEST(FixedPoint, NeedsCalibration) {

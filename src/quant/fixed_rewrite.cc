@@ -27,13 +27,13 @@ Constant Integers(const Module& module, const Constant& c, DType dtype, const Qu
 }
 
 // What all graphs share: a constant in the same parameters is stored once.
-using Made = std::map<std::tuple<uint32_t, float, int32_t>, uint32_t>;
+using Made = std::map<std::tuple<uint32_t, DType, float, int32_t>, uint32_t>;
 
 class FixedRewriter {
  public:
   FixedRewriter(Module& module, size_t number, const QuantizeOptions& options, const FixedChoice& choice, WeightQuantizer& weights, Made& made,
                 QuantizeReport& report)
-      : module_(module), graph_(*module.graphs[number]), number_(number), options_(options), dtype_(options.scheme->activation), plan_(choice.plan),
+      : module_(module), graph_(*module.graphs[number]), number_(number), options_(options), plan_(choice.plan),
         params_(choice.params), inputs_(choice.inputs[number]), weights_(weights), made_(made), report_(report) {}
 
   Status Run() {
@@ -42,6 +42,7 @@ class FixedRewriter {
     for (ValueId& v : graph_.outputs) {
       DT_ASSIGN_OR_RETURN(v, Real(builder, v));
     }
+    graph_.RemoveDeadNodes();
     return OkStatus();
   }
 
@@ -53,7 +54,10 @@ class FixedRewriter {
     const bool quantized = !graph_.node(id).results.empty() && plan_.quantized(number_, id), layer = IsLayer(module_, graph_, graph_.node(id));
     if (layer || op == OpId::kEmbedding) Report(id, quantized);
     if (!quantized) return InFloat(c, id);
-    const QuantParams params = params_.groups.at(plan_.group(number_, graph_.node(id).results[0]));
+    const ValueId before = graph_.node(id).results[0];
+    const uint32_t group = plan_.group(number_, before);
+    const DType dtype = plan_.dtype(number_, id);
+    const QuantParams params = params_.groups.at({group, dtype});
     std::vector<ValueId> results;
     if (layer) {
       DT_ASSIGN_OR_RETURN(results, Layer(c, id));
@@ -63,15 +67,22 @@ class FixedRewriter {
       std::vector<ValueId> operands = graph_.node(id).operands;
       for (size_t i : DataOperands(module_, graph_, graph_.node(id))) {
         if (const uint32_t constant = ConstantOf(graph_, operands[i]); constant != kNone && !graph_.type(operands[i]).per_tensor())
-          operands[i] = IntegerConstant(c.builder, constant, shared ? params : params_.constants.at({number_, id, i}));
+          operands[i] = IntegerConstant(c.builder, constant, dtype, shared ? params : params_.constants.at({number_, id, i}));
         else {
-          DT_ASSIGN_OR_RETURN(operands[i], IntegersOf(c.builder, operands[i]));
+          DT_ASSIGN_OR_RETURN(operands[i], IntegersOf(c.builder, operands[i], dtype));
         }
       }
       DT_ASSIGN_OR_RETURN(results, c.builder.EmitWith(op, std::move(operands), graph_.node(id).attrs, graph_.node(id).results.size()));
     }
     TensorType& type = graph_.value(results[0]).type;
-    type = TensorType(dtype_, type.shape, params);
+    type = TensorType(dtype, type.shape, params);
+    original_[results[0]] = before;
+    if (const DType own = plan_.dtype(group); own != dtype) {
+      DT_ASSIGN_OR_RETURN(const ValueId narrow, Requantize(c.builder, results[0], TensorType(own, type.shape, params_.groups.at({group, own}))));
+      wide_[narrow] = results[0];
+      original_[narrow] = before;
+      results[0] = narrow;
+    }
     return Replacement(std::move(results));
   }
 
@@ -84,7 +95,7 @@ class FixedRewriter {
       const bool embedding = n.op == OpId::kEmbedding;
       if (layer.reason.empty()) layer.reason = embedding ? "nothing in fixed point reads its rows, or its table is not of f32" : "it does not compute on f32";
     } else {
-      layer.became = StrCat(Name(dtype_), " per_tensor");
+      layer.became = StrCat(Name(plan_.dtype(number_, id)), " per_tensor");
       if (n.op == OpId::kEmbedding) layer.became += " table";
       else if (HasBlocks(module_, graph_, n, *options_.scheme)) layer.became += StrCat(" x i4 per_block size=", options_.scheme->block);
       else layer.became += StrCat(" x i", options_.scheme->weight_bits, " per_channel");
@@ -100,9 +111,9 @@ class FixedRewriter {
     if (!plan_.integer_state(state)) {
       DT_ASSIGN_OR_RETURN(v, Real(c.builder, v));
     } else if (const uint32_t constant = ConstantOf(graph_, v); constant != kNone) {
-      v = IntegerConstant(c.builder, constant, module_.states[state].type.quant);
+      v = IntegerConstant(c.builder, constant, module_.states[state].type.dtype, module_.states[state].type.quant);
     } else {
-      DT_ASSIGN_OR_RETURN(v, IntegersOf(c.builder, v));
+      DT_ASSIGN_OR_RETURN(v, IntegersOf(c.builder, v, module_.states[state].type.dtype));
     }
     c.builder.WriteState(state, v);
     return Replacement(std::vector<ValueId>());
@@ -124,7 +135,14 @@ class FixedRewriter {
     return Replacement(std::move(results));
   }
 
+  Result<ValueId> Requantize(Builder& b, ValueId v, const TensorType& type) {
+    DT_ASSIGN_OR_RETURN(const ValueId to, b.Emit(OpId::kRequantize, {v}));
+    graph_.value(to).type = type;
+    return to;
+  }
+
   Result<ValueId> Real(Builder& b, ValueId v) {
+    if (const auto wide = wide_.find(v); wide != wide_.end()) v = wide->second;
     if (!graph_.type(v).per_tensor()) return v;
     if (auto it = real_.find(v); it != real_.end()) return it->second;
     const QuantParams q = graph_.type(v).quant;
@@ -132,20 +150,25 @@ class FixedRewriter {
     return real_[v] = real;
   }
 
-  // The integers of a value: itself, or one quantize for all its users.
-  Result<ValueId> IntegersOf(Builder& b, ValueId v) {
-    if (graph_.type(v).per_tensor()) return v;
-    if (auto it = integers_.find(v); it != integers_.end()) return it->second;
+  // The integers of a value: itself, or one quantize or change of type for all its users.
+  Result<ValueId> IntegersOf(Builder& b, ValueId v, DType dtype) {
+    const bool integer = graph_.type(v).per_tensor();
+    if (integer && graph_.type(v).dtype == dtype) return v;
+    if (const auto wide = wide_.find(v); integer && wide != wide_.end()) return wide->second;
+    if (auto it = integers_.find({v, dtype}); it != integers_.end()) return it->second;
     const auto original = original_.find(v);
-    const QuantParams q = params_.groups.at(plan_.group(number_, original == original_.end() ? v : original->second));
-    DT_ASSIGN_OR_RETURN(const ValueId integers,
-                        b.Emit(OpId::kQuantize, {v}, {{"scale", static_cast<double>(q.scale)}, {"zero_point", q.zero_point}, {"out_dtype", dtype_}}));
-    return integers_[v] = integers;
+    const QuantParams q = params_.groups.at({plan_.group(number_, original == original_.end() ? v : original->second), dtype});
+    if (integer) {
+      DT_ASSIGN_OR_RETURN(const ValueId to, Requantize(b, v, TensorType(dtype, graph_.type(v).shape, q)));
+      return integers_[{v, dtype}] = to;
+    }
+    DT_ASSIGN_OR_RETURN(const ValueId to, b.Emit(OpId::kQuantize, {v}, {{"scale", static_cast<double>(q.scale)}, {"zero_point", q.zero_point}, {"out_dtype", dtype}}));
+    return integers_[{v, dtype}] = to;
   }
 
-  ValueId IntegerConstant(Builder& b, uint32_t constant, const QuantParams& q) {
-    auto [it, inserted] = made_.try_emplace({constant, q.scale, q.zero_point}, static_cast<uint32_t>(module_.constants.size()));
-    if (inserted) module_.constants.push_back(Integers(module_, Constant(module_.constants[constant]), dtype_, q));
+  ValueId IntegerConstant(Builder& b, uint32_t constant, DType dtype, const QuantParams& q) {
+    auto [it, inserted] = made_.try_emplace({constant, dtype, q.scale, q.zero_point}, static_cast<uint32_t>(module_.constants.size()));
+    if (inserted) module_.constants.push_back(Integers(module_, Constant(module_.constants[constant]), dtype, q));
     return b.Const(it->second);
   }
 
@@ -156,7 +179,7 @@ class FixedRewriter {
     const ValueId bias_value = op == OpId::kMatmul ? kNone : n.operands[2];
     const int bits = options_.scheme->weight_bits, axis = ChannelAxis(n);
     const bool blocks = HasBlocks(module_, graph_, n, *options_.scheme);
-    DT_ASSIGN_OR_RETURN(const ValueId x, IntegersOf(c.builder, n.operands[0]));
+    DT_ASSIGN_OR_RETURN(const ValueId x, IntegersOf(c.builder, n.operands[0], plan_.dtype(number_, id)));
     QuantizedWeight w;
     ValueId bias = bias_value;
     if (blocks) {
@@ -183,15 +206,15 @@ class FixedRewriter {
   Graph& graph_;
   const size_t number_;
   const QuantizeOptions& options_;
-  const DType dtype_;
   const FixedPlan& plan_;
   const FixedParams& params_;
   const std::map<NodeId, InputMeans>& inputs_;
   WeightQuantizer& weights_;
   Made& made_;
   QuantizeReport& report_;
-  std::map<ValueId, ValueId> real_, integers_;
-  std::map<ValueId, ValueId> original_;  // of a float value that took another's place: the one that the plan knows
+  std::map<ValueId, ValueId> real_, wide_;  // wide_: of what a node of 16 bits made and was narrowed
+  std::map<std::pair<ValueId, DType>, ValueId> integers_;
+  std::map<ValueId, ValueId> original_;  // of a value that took another's place: the one that the plan knows
 };
 
 // Whether each write of the state is made by moving its rows and others.
@@ -223,11 +246,12 @@ void Warn(const Module& module, const FixedPlan& plan, QuantizeReport& report) {
   }
 }
 
-void QuantizeStates(Module& module, const FixedPlan& plan, const FixedParams& params, DType dtype) {
+void QuantizeStates(Module& module, const FixedPlan& plan, const FixedParams& params) {
   for (uint32_t s = 0; s < module.states.size(); ++s) {
     if (!plan.integer_state(s)) continue;
     State& state = module.states[s];
-    const QuantParams q = params.groups.at(plan.group_of_state(s));
+    const DType dtype = plan.dtype(plan.group_of_state(s));
+    const QuantParams q = params.groups.at({plan.group_of_state(s), dtype});
     Constant integers = Integers(module, state.initial, dtype, q);
     std::vector<std::byte> bytes(integers.nbytes());
     integers.CopyTo(bytes.data());
@@ -243,7 +267,7 @@ void QuantizeStates(Module& module, const FixedPlan& plan, const FixedParams& pa
 
 Status RewriteFixed(Module& module, const QuantizeOptions& options, const FixedChoice& choice, WeightQuantizer& weights, QuantizeReport& report) {
   Warn(module, choice.plan, report);
-  QuantizeStates(module, choice.plan, choice.params, options.scheme->activation);
+  QuantizeStates(module, choice.plan, choice.params);
   Made made;
   for (size_t g = 0; g < module.graphs.size(); ++g) DT_RETURN_IF_ERROR(FixedRewriter(module, g, options, choice, weights, made, report).Run());
   return OkStatus();

@@ -188,6 +188,22 @@ double Observer::QuietCalls(double step) const {
   return 10 * std::log10(*tenth / (step * step / 12));
 }
 
+double Observer::MostElements(double step) const {
+  if (bins_.empty()) return INFINITY;
+  const double width = std::ldexp(1.0, exponent_);
+  double left_out = static_cast<double>(finite_) / 20, squares = 0;
+  for (int far = kHalf - 1; far >= 0; --far) {
+    // On either side of 0.
+    double n = static_cast<double>(bins_[static_cast<size_t>(kHalf + far)] + bins_[static_cast<size_t>(kHalf - 1 - far)]);
+    const double skipped = std::min(n, left_out), centre = (far + 0.5) * width;
+    left_out -= skipped;
+    n -= skipped;
+    squares += n * centre * centre;
+  }
+  if (squares == 0) return INFINITY;
+  return 10 * std::log10(squares / (0.95 * static_cast<double>(finite_)) / (step * step / 12));
+}
+
 QuantParams ParamsOf(ValueRange range, DType dtype) {
   const IntegerRange integers = RangeOf(dtype);
   const double least = integers.min, most = integers.max;

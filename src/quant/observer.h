@@ -45,6 +45,8 @@ class Observer {
   // What rounding to `step` leaves of the quieter calls: of 10 log10(mean square / (step^2 / 12)) by call, the one that a tenth of the calls with an element
   // that is not 0 are below. Infinite where no call has such an element.
   double QuietCalls(double step) const;
+  // The same of all elements but the twentieth that is farthest from 0, whose size says nothing of the others'.
+  double MostElements(double step) const;
 
   friend bool operator==(const Observer&, const Observer&) = default;
 

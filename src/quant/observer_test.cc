@@ -149,5 +149,19 @@ TEST(Observer, MseRangeHasTheLeastError) {
   EXPECT_LT(SquaredError(values, ParamsOf(o.MseRange())), 0.8 * SquaredError(values, ParamsOf(o.FullRange())));
 }
 
+// What a few elements far out are does not count.
+TEST(Observer, MostElementsAreWithoutTheFarthest) {
+  std::vector<float> values(1000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = i % 2 ? 3 : -3;
+  const double plain = 10 * std::log10(9 * 12 / 0.25);
+  EXPECT_NEAR(Of(values).MostElements(0.5), plain, 0.1);
+  for (size_t i = 0; i < 50; ++i) values[i * 20] = i % 2 ? 40.0f : -40.0f;
+  EXPECT_NEAR(Of(values).MostElements(0.5), plain, 0.3);
+  EXPECT_GE(Of(values).QuietCalls(0.5), plain + 8);
+  values[1] = 40;
+  EXPECT_GT(Of(values).MostElements(0.5), plain + 0.5);
+  EXPECT_EQ(Of({0, 0}).MostElements(0.5), INFINITY);
+}
+
 }  // namespace
 }  // namespace dovetail

@@ -31,13 +31,13 @@ Result<StaticChoice> ChooseStatic(const Module& module, std::span<const std::str
                                   const ObservedValues& observed, WeightQuantizer& weights, const ProgressFn& progress) {
   DT_ASSIGN_OR_RETURN(StaticChoice best, ChooseWith(kClippings[0], module, plans, observed, weights));
   if (!HasConvolution(module, best)) return best;
-  DT_ASSIGN_OR_RETURN(const Trial trial, Trial::Load(module, files, DType::kI8));
+  DT_ASSIGN_OR_RETURN(const Trial trial, Trial::Load(module, files));
   double least = INFINITY;
   for (size_t i = 0; i < std::size(kClippings); ++i) {
     if (progress) progress("choosing ranges", i, std::size(kClippings));
     DT_ASSIGN_OR_RETURN(StaticChoice choice, ChooseWith(kClippings[i], module, plans, observed, weights));
     DT_ASSIGN_OR_RETURN(const double error, trial.Error([&](size_t g, ValueId v) {
-      return choice.plans[g].integer(v) ? &choice.params[g].groups.at(choice.plans[g].group(v)) : nullptr;
+      return choice.plans[g].integer(v) ? Trial::Integers{&choice.params[g].groups.at(choice.plans[g].group(v))} : Trial::Integers();
     }));
     if (error >= least) continue;
     least = error;

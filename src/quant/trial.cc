@@ -20,12 +20,12 @@ void Round(float* x, int64_t n, const QuantParams& q, IntegerRange range) {
 
 }  // namespace
 
-Result<Trial> Trial::Load(const Module& module, std::span<const std::string> files, DType activation) {
-  Trial trial(module, activation);
+Result<Trial> Trial::Load(const Module& module, std::span<const std::string> files) {
+  Trial trial(module);
   for (const std::string& file : files.first(std::min(files.size(), kTrialCalls))) {
     DT_ASSIGN_OR_RETURN(trial.calls_.emplace_back(), LoadCall(module, file));
   }
-  DT_ASSIGN_OR_RETURN(trial.want_, trial.Run([](size_t, ValueId) { return nullptr; }));
+  DT_ASSIGN_OR_RETURN(trial.want_, trial.Run([](size_t, ValueId) { return Integers(); }));
   return trial;
 }
 
@@ -35,7 +35,7 @@ Result<Trial::Outputs> Trial::Run(const ParamsFn& params) const {
   for (const CalibrationCall& call : calls_) {
     const Graph& graph = *module_.graphs[call.graph];
     const auto round = [&](const Graph&, ValueId v, OwnedTensor& t) {
-      if (const QuantParams* q = params(call.graph, v)) Round(t.view().as<float>(), t.view().numel(), *q, RangeOf(activation_));
+      if (const Integers i = params(call.graph, v); i.params) Round(t.view().as<float>(), t.view().numel(), *i.params, RangeOf(i.dtype));
     };
     std::vector<OwnedTensor> inputs = call.inputs;
     for (size_t i = 0; i < inputs.size(); ++i) round(graph, graph.inputs[i], inputs[i]);
@@ -59,10 +59,13 @@ Result<double> Trial::Error(const ParamsFn& params) const {
         signal += x * x;
       }
     }
-  double error = 0;
+  double error = 0, outputs = 0;
   for (const auto& [output, sum] : sums)
-    if (sum.second > 0) error += sum.first / sum.second;
-  return error;
+    if (sum.second > 0) {
+      error += sum.first / sum.second;
+      ++outputs;
+    }
+  return outputs > 0 ? error / outputs : 0;
 }
 
 }  // namespace dovetail

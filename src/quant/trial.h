@@ -17,21 +17,24 @@ inline constexpr double kClippings[] = {1, 1.0 / 4, 1.0 / 16};
 
 class Trial {
  public:
-  // The parameters that a value will have; null: it stays float.
-  using ParamsFn = std::function<const QuantParams*(size_t graph, ValueId v)>;
+  // The integers that a value will have; the default: it stays float.
+  struct Integers {
+    const QuantParams* params = nullptr;
+    DType dtype = DType::kI8;
+  };
+  using ParamsFn = std::function<Integers(size_t graph, ValueId v)>;
 
   // The first 16 of the calls at most. The module outlives this.
-  static Result<Trial> Load(const Module& module, std::span<const std::string> files, DType activation);
-  // Noise by signal, summed over the outputs of all graphs.
+  static Result<Trial> Load(const Module& module, std::span<const std::string> files);
+  // Noise by signal, the mean over the outputs of all graphs.
   Result<double> Error(const ParamsFn& params) const;
 
  private:
   using Outputs = std::vector<std::vector<OwnedTensor>>;  // by call
-  Trial(const Module& module, DType activation) : module_(module), activation_(activation) {}
+  explicit Trial(const Module& module) : module_(module) {}
   Result<Outputs> Run(const ParamsFn& params) const;
 
   const Module& module_;
-  DType activation_;
   std::vector<CalibrationCall> calls_;
   Outputs want_;
   KernelRun run_;

@@ -168,3 +168,6 @@ def record(r):
     linears(r)
     convolutions(r)
     embeddings(r)
+    numbers = torch.tensor([0.0, -1.5, 3.25])
+    r.sample("requantize", [numbers], numbers)
+    r.sample("requantize", [torch.tensor([3])], error="invalid argument")

@@ -32,6 +32,7 @@ bool IsConversion(OpId op) {
   switch (op) {
     case OpId::kQuantize:
     case OpId::kDequantize:
+    case OpId::kRequantize:
     case OpId::kToDtype:
     case OpId::kView:
     case OpId::kClone:

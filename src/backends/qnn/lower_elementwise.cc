@@ -136,7 +136,8 @@ LowerFn FindElementwise(OpId op) {
     case OpId::kQuantize:
     case OpId::kDequantize:
     case OpId::kToDtype: return Convert;
-    case OpId::kClone: return Clone;
+    case OpId::kClone:
+    case OpId::kRequantize: return Clone;
     default: return nullptr;
   }
 }
