@@ -1,12 +1,11 @@
 """LiteRT with its XNNPACK delegate: programs by litert-torch, quantized by ai-edge-quantizer."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .work import LANGUAGES, Language, NotMeasured, Work
+from .work import LANGUAGES, Language, NotMeasured, Stopwatch, Work
 
 VARIANTS = {"litert": "LiteRT, dynamic range by ai-edge-quantizer; the cache is an input and an output"}
 VENV = "litert"
@@ -59,12 +58,12 @@ def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> 
     target, floating = folder / "model.tflite", folder / "float.tflite"
     if model in LANGUAGES:
         module, caches = _functional(model)
-        start = time.perf_counter()
+        watch = Stopwatch()
         with torch.no_grad():
             converter = litert_torch.signature("prefill", module, (*models.inputs(model, work.prompt), *caches))
             program = converter.signature("decode", module, (*models.inputs(model, 1), *caches)).convert()
     else:
-        start = time.perf_counter()
+        watch = Stopwatch()
         with torch.no_grad():
             program = litert_torch.convert(models.module(model), models.inputs(model))
     program.export(str(floating))
@@ -86,7 +85,7 @@ def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> 
         else:
             quantizers.Quantizer(str(floating), _recipe(scheme)).quantize().export_model(str(target), overwrite=True)
         floating.unlink()
-    return {"seconds": time.perf_counter() - start, "file_bytes": target.stat().st_size}
+    return {**watch.read(), "file_bytes": target.stat().st_size}
 
 
 class _Session:
