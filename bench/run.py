@@ -25,7 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from peers import install, report  # noqa: E402
+from peers import aims, install, report  # noqa: E402
 from peers.work import BUILD, LANGUAGES, ROOT, SCHEMES, Work, cosine  # noqa: E402
 
 ENGINES = {name: importlib.import_module(f"peers.{name}") for name in ("dovetail", "executorch", "llamacpp", "ort", "openvino", "litert")}
@@ -235,6 +235,7 @@ def render(data: dict) -> str:
         "of the process; of engines hosted in Python, what it grew by since before loading. Cosines are of logits to eager float's: of the prefill's last token / of the last single step.\n",
         report.table(["model", "engine", "compile s (CPU s)", "file MB", "load ms", "peak RSS MB", "delegate / other calls", "cosine"], rows),
     ]
+    parts += ["### Aims\n", "\"Load\" is with Dovetail's folder of packed weights filled.\n", aims.render(records, TITLES, HEADINGS)]
     if missing:
         parts += ["Not measured:\n"]
         parts += [f"- {HEADINGS[variant]}: {', '.join(where)}: {reason[:200]}" for (variant, reason), where in missing.items()]
