@@ -91,7 +91,7 @@ def llamacpp_round(model: str, scheme: str, variant: str) -> list[tuple[str, dic
 ENGINES = {"dovetail": dovetail_round, "dovetail-state8": dovetail_round, "llamacpp": llamacpp_round}
 
 
-def render(results: dict, missing: dict, rounds: int) -> str:
+def render(results: dict, missing: dict, rounds: int, times: bool) -> str:
     rows = []
     for (model, scheme, variant, what), found in results.items():
         def megabytes(key: str, found: list[dict] = found) -> str:
@@ -99,12 +99,12 @@ def render(results: dict, missing: dict, rounds: int) -> str:
             return f"{statistics.median(values) / 1e6:.0f}" if values else ""
 
         loads = [each["load_s"] for each in found if "load_s" in each]
-        row = [f"{run.TITLES[model]} {scheme}", run.HEADINGS[variant], what, f"{statistics.median(loads) * 1e3:.0f}" if loads else ""]
+        row = [f"{run.TITLES[model]} {scheme}", run.HEADINGS[variant], what, f"{statistics.median(loads) * 1e3:.0f}" if loads and times else ""]
         rows.append([*row, *(megabytes(key) for key in ("peak_rss_bytes", "peak_anonymous_bytes", "Pss", "Private"))])
     head = ["model", "engine", "", "load ms", "peak RSS MB", "peak anonymous MB", "Pss MB", "private MB"]
     return "\n".join([
         "## Memory\n",
-        f"`bench/memory.py --rounds {rounds}`. {report.machine()}. {report.versions()}.\n",
+        f"`bench/memory.py --rounds {rounds}{'' if times else ' --no-times'}`. {report.machine()}. {report.versions()}.\n",
         "Loading is followed by two prefills of 128 tokens and 8 steps. \"First load\" is with an empty folder of packed weights, \"second load\" with what the first left there. RSS counts pages of "
         "mapped files, which processes share; Pss divides those by the number of processes, private are those that no other process has.\n",
         report.table(head, rows),
@@ -117,6 +117,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", nargs="+", choices=("llama110m", "smollm2"), default=["llama110m", "smollm2"])
     parser.add_argument("--dovetail", type=Path, help="the binary (build/release/bin/dovetail)")
+    parser.add_argument("--no-times", action="store_true", help="leave out how long loading took, for a machine with other work")
     parser.add_argument("--no-page", action="store_true", help="leave docs/ alone")
     options = parser.parse_args()
     run.use_dovetail(options.dovetail)
@@ -135,7 +136,7 @@ def main() -> int:
                     results.setdefault((model, scheme, variant, what), []).append(measured)
             except report.Failed as error:
                 missing[variant, model, scheme] = str(error)
-    markdown = render(results, missing, options.rounds)
+    markdown = render(results, missing, options.rounds, not options.no_times)
     print(markdown)
     if not options.no_page:
         report.write_section("memory.py", markdown)

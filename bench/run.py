@@ -25,7 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from peers import aims, install, report  # noqa: E402
+from peers import aims, install, making, report  # noqa: E402
 from peers.work import BUILD, LANGUAGES, ROOT, SCHEMES, Work, cosine  # noqa: E402
 
 ENGINES = {name: importlib.import_module(f"peers.{name}") for name in ("dovetail", "executorch", "llamacpp", "ort", "openvino", "litert")}
@@ -160,11 +160,6 @@ def key_of(variant: str, model: str, scheme: str, threads: int) -> str:
     return f"{variant}/{model}/{scheme}/{threads}"
 
 
-def making(made: dict) -> str:
-    cpu = made.get("cpu_seconds")
-    return f"{made['seconds']:.1f}" + (f" ({cpu:.1f})" if cpu is not None else "")
-
-
 def speed_rows(data: dict, variants: list[str], models: list[str], per_second: bool) -> list[list[str]]:
     rows = []
     for model in models:
@@ -223,7 +218,7 @@ def render(data: dict) -> str:
                 cosines = [median(record, f"cosine_{name}") for name in ("output", "prefill", "decode")]
                 counts = [made.get(name) for name in ("delegate_calls", "operator_calls")]
                 rows.append([
-                    f"{TITLES[model].split(',')[0]} {scheme}", HEADINGS[variant], making(made), f"{made.get('file_bytes', 0) / 1e6:.0f}",
+                    f"{TITLES[model].split(',')[0]} {scheme}", HEADINGS[variant], making.text(made), f"{made.get('file_bytes', 0) / 1e6:.0f}",
                     f"{load * 1e3:.0f}" if load is not None else "", f"{peak / 1e6:.0f}" if peak else "",
                     " / ".join("" if c is None else str(c) for c in counts) if any(c is not None for c in counts) else "",
                     " / ".join(f"{c:.5f}" for c in cosines if c is not None),
@@ -277,13 +272,22 @@ def main() -> int:
                 if variant in options.again:
                     (folder_of(variant, model, scheme) / "done").unlink(missing_ok=True)
                 made = prepare(variant, model, scheme, variant in options.again or not options.no_prepare, options.prepare_timeout)
-                if options.prepare_only:
-                    print(f"{variant} {model} {scheme}: {made}", file=sys.stderr)
                 for threads in options.threads:
                     data["records"][key_of(variant, model, scheme, threads)] = {"prepare": made, "rounds": [], **{k: made[k] for k in ("not_measured",) if k in made}}
                     if "not_measured" not in made:
                         groups.setdefault((model, scheme, threads), []).append(variant)
     if options.prepare_only:
+        few = options.threads[0]
+        markdown = "\n".join([
+            "## Making the programs\n",
+            f"`bench/run.py --prepare-only`. {data['machine']}. {data['versions']}.\n",
+            "From the PyTorch model, or from the .pt2 that Dovetail reads, to the engine's file: seconds, and in brackets processor seconds, which other work on the machine hardly changes. Memory is "
+            "the peak RSS of the process (of Dovetail's, see Memory), with PyTorch in it for the peers.\n",
+            making.render({key: record for key, record in data["records"].items() if key.endswith(f"/{few}")}, TITLES, HEADINGS),
+        ])  # fmt: skip
+        print(markdown)
+        if not options.no_page:
+            report.write_section("run.py --prepare-only", markdown)
         return 0
     random.seed(0)
     begin = time.monotonic()
