@@ -2,8 +2,9 @@
 
     PYTHONPATH=bench build/venv/bin/python bench/memory.py [--rounds N] [--models M...] [--dovetail BIN]
 
-Needs the programs that run.py keeps in build/peers. Peaks are VmHWM and RssAnon of the process, sampled every 5 ms; what the second
-of two processes has is its /proc/PID/smaps_rollup while both compute. Writes a section of docs/benchmarks-peers.md.
+Dovetail's programs are made where they are missing; llama.cpp's are those that run.py keeps in build/peers. Peaks are VmHWM and RssAnon
+of the process, sampled every 5 ms; what the second of two processes has is its /proc/PID/smaps_rollup while both compute. Writes a
+section of docs/benchmarks-peers.md.
 """
 
 import argparse
@@ -87,7 +88,10 @@ def llamacpp_round(model: str, scheme: str, variant: str) -> list[tuple[str, dic
         return [("load", {**done, "load_s": load}), ("second of two", together([command("out.npz", 12), command("out2.npz", 6)]))]
 
 
-def render(results: dict, rounds: int) -> str:
+ENGINES = {"dovetail": dovetail_round, "dovetail-state8": dovetail_round, "llamacpp": llamacpp_round}
+
+
+def render(results: dict, missing: dict, rounds: int, times: bool) -> str:
     rows = []
     for (model, scheme, variant, what), found in results.items():
         def megabytes(key: str, found: list[dict] = found) -> str:
@@ -95,15 +99,16 @@ def render(results: dict, rounds: int) -> str:
             return f"{statistics.median(values) / 1e6:.0f}" if values else ""
 
         loads = [each["load_s"] for each in found if "load_s" in each]
-        row = [f"{run.TITLES[model]} {scheme}", run.HEADINGS[variant], what, f"{statistics.median(loads) * 1e3:.0f}" if loads else ""]
+        row = [f"{run.TITLES[model]} {scheme}", run.HEADINGS[variant], what, f"{statistics.median(loads) * 1e3:.0f}" if loads and times else ""]
         rows.append([*row, *(megabytes(key) for key in ("peak_rss_bytes", "peak_anonymous_bytes", "Pss", "Private"))])
     head = ["model", "engine", "", "load ms", "peak RSS MB", "peak anonymous MB", "Pss MB", "private MB"]
     return "\n".join([
         "## Memory\n",
-        f"`bench/memory.py --rounds {rounds}`. {report.machine()}. {report.versions()}.\n",
+        f"`bench/memory.py --rounds {rounds}{'' if times else ' --no-times'}`. {report.machine()}. {report.versions()}.\n",
         "Loading is followed by two prefills of 128 tokens and 8 steps. \"First load\" is with an empty folder of packed weights, \"second load\" with what the first left there. RSS counts pages of "
         "mapped files, which processes share; Pss divides those by the number of processes, private are those that no other process has.\n",
         report.table(head, rows),
+        *(f"Not measured: {run.HEADINGS[variant]}, {run.TITLES[model]} {scheme}: {reason}." for (variant, model, scheme), reason in missing.items()),
     ])  # fmt: skip
 
 
@@ -112,19 +117,26 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", nargs="+", choices=("llama110m", "smollm2"), default=["llama110m", "smollm2"])
     parser.add_argument("--dovetail", type=Path, help="the binary (build/release/bin/dovetail)")
+    parser.add_argument("--no-times", action="store_true", help="leave out how long loading took, for a machine with other work")
     parser.add_argument("--no-page", action="store_true", help="leave docs/ alone")
     options = parser.parse_args()
     run.use_dovetail(options.dovetail)
+    run.write_models(options.models)
     results: dict[tuple[str, str, str, str], list[dict]] = {}
+    missing: dict[tuple[str, str, str], str] = {}
+    cases = [(variant, model, scheme) for model in options.models for scheme in SCHEMES[model] for variant in ENGINES]
+    for variant, model, scheme in cases:
+        made = run.prepare(variant, model, scheme, False, 600)
+        if "not_measured" in made:
+            missing[variant, model, scheme] = made["not_measured"]
     for _ in range(options.rounds):
-        for model in options.models:
-            for scheme in SCHEMES[model]:
-                for variant, one_round in (("dovetail", dovetail_round), ("llamacpp", llamacpp_round)):
-                    if "not_measured" in run.prepare(variant, model, scheme, False, 600):
-                        continue
-                    for what, measured in one_round(model, scheme, variant):
-                        results.setdefault((model, scheme, variant, what), []).append(measured)
-    markdown = render(results, options.rounds)
+        for variant, model, scheme in (case for case in cases if case not in missing):
+            try:
+                for what, measured in ENGINES[variant](model, scheme, variant):
+                    results.setdefault((model, scheme, variant, what), []).append(measured)
+            except report.Failed as error:
+                missing[variant, model, scheme] = str(error)
+    markdown = render(results, missing, options.rounds, not options.no_times)
     print(markdown)
     if not options.no_page:
         report.write_section("memory.py", markdown)

@@ -5,7 +5,8 @@
 Every figure is of a fresh process, of which there is one for each variant in each round; the order is shuffled, and variants of one
 row run next to each other. Ratios are medians over rounds of the ratio inside a round. Programs are kept in build/peers and made
 again when they are missing, Dovetail's also when its binary is newer. Writes build/peers/run.json and a section of
-docs/benchmarks-peers.md; `--install` first fills the venvs of build/peers and builds llama.cpp.
+docs/benchmarks-peers.md; `--install` first fills the venvs of build/peers and builds llama.cpp; `--prepare-only` ends after that and
+after making the programs, which takes an hour or two for all of them (ExecuTorch's exports take 4 to 12 minutes each).
 """
 
 import argparse
@@ -24,7 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from peers import install, report  # noqa: E402
+from peers import aims, install, making, report  # noqa: E402
 from peers.work import BUILD, LANGUAGES, ROOT, SCHEMES, Work, cosine  # noqa: E402
 
 ENGINES = {name: importlib.import_module(f"peers.{name}") for name in ("dovetail", "executorch", "llamacpp", "ort", "openvino", "litert")}
@@ -62,6 +63,14 @@ def worker(variant: str, verb: str, model: str, scheme: str, *rest: str) -> list
     engine, folder = VARIANTS[variant], folder_of(variant, model, scheme)
     interpreter = str(report.python(ENGINES[engine].VENV))
     return [interpreter, "-m", "peers.worker", verb, engine, variant, model, scheme, str(folder), str(folder / "work.json"), *rest]
+
+
+def write_models(models: list[str]) -> None:
+    """Writes the exported programs and float answers that aren't there."""
+    for model in models:
+        if not (BUILD / "models" / f"{model}.reference.npz").exists():
+            code = f"from peers import models; models.write_common({model!r})"
+            subprocess.run([str(report.python("project")), "-c", code], check=True, env=report.environment(), cwd=ROOT)
 
 
 def stale(variant: str, model: str, scheme: str) -> bool:
@@ -209,16 +218,19 @@ def render(data: dict) -> str:
                 cosines = [median(record, f"cosine_{name}") for name in ("output", "prefill", "decode")]
                 counts = [made.get(name) for name in ("delegate_calls", "operator_calls")]
                 rows.append([
-                    f"{TITLES[model].split(',')[0]} {scheme}", HEADINGS[variant], f"{made['seconds']:.1f}", f"{made.get('file_bytes', 0) / 1e6:.0f}",
+                    f"{TITLES[model].split(',')[0]} {scheme}", HEADINGS[variant], making.text(made), f"{made.get('file_bytes', 0) / 1e6:.0f}",
                     f"{load * 1e3:.0f}" if load is not None else "", f"{peak / 1e6:.0f}" if peak else "",
                     " / ".join("" if c is None else str(c) for c in counts) if any(c is not None for c in counts) else "",
                     " / ".join(f"{c:.5f}" for c in cosines if c is not None),
                 ])  # fmt: skip
     parts += [
+        "Compiling goes from the PyTorch model, or from the .pt2 that Dovetail reads, to the engine's file; in brackets is the processor time, which other "
+        "work on the machine hardly changes. "
         f"With {few} thread{'s' if few > 1 else ''}. Loading is what the engine takes until it can be called, files being in the page cache and Dovetail's folder of packed weights filled. Memory is the peak RSS "
         "of the process; of engines hosted in Python, what it grew by since before loading. Cosines are of logits to eager float's: of the prefill's last token / of the last single step.\n",
-        report.table(["model", "engine", "compile s", "file MB", "load ms", "peak RSS MB", "delegate / other calls", "cosine"], rows),
+        report.table(["model", "engine", "compile s (CPU s)", "file MB", "load ms", "peak RSS MB", "delegate / other calls", "cosine"], rows),
     ]
+    parts += ["### Aims\n", "\"Load\" is with Dovetail's folder of packed weights filled.\n", aims.render(records, TITLES, HEADINGS)]
     if missing:
         parts += ["Not measured:\n"]
         parts += [f"- {HEADINGS[variant]}: {', '.join(where)}: {reason[:200]}" for (variant, reason), where in missing.items()]
@@ -234,6 +246,9 @@ def main() -> int:
     parser.add_argument("--dovetail", type=Path, help="the binary (build/release/bin/dovetail)")
     parser.add_argument("--no-prepare", action="store_true", help="measure only the peers whose programs are there; some take minutes to make")
     parser.add_argument("--prepare-timeout", type=float, default=1500, help="seconds that making one program may take")
+    parser.add_argument("--prepare-only", action="store_true", help="measure nothing")
+    parser.add_argument("--again", nargs="+", choices=VARIANTS, default=[], help="make these variants' programs anew, to time that on a quiet machine")
+    parser.add_argument("--no-warm-up", action="store_true", help="leave out the round that isn't kept; an earlier run has filled caches")
     parser.add_argument("--install", action="store_true", help="first fill the peers' venvs from PyPI and build llama.cpp, in build/peers")
     parser.add_argument("--output", type=Path, default=BUILD / "run.json")
     parser.add_argument("--no-page", action="store_true", help="leave docs/ alone")
@@ -245,11 +260,7 @@ def main() -> int:
     use_dovetail(options.dovetail)
     if options.install:
         install.everything()
-    for model in options.models:
-        if not (BUILD / "models" / f"{model}.reference.npz").exists():
-            code = f"from peers import models; models.write_common({model!r})"
-            subprocess.run([str(report.python("project")), "-c", code], check=True, env=report.environment(), cwd=ROOT)
-
+    write_models(options.models)
     data = {
         "date": f"{datetime.date.today()}", "rounds": options.rounds, "threads": options.threads, "load": f"{os.getloadavg()[0]:.1f}",
         "machine": report.machine(), "versions": report.versions(), "records": {},
@@ -258,14 +269,29 @@ def main() -> int:
     for model in options.models:
         for scheme in SCHEMES[model]:
             for variant in (v for v in options.variants if ENGINES[VARIANTS[v]].supports(v, model)):
-                made = prepare(variant, model, scheme, not options.no_prepare, options.prepare_timeout)
+                if variant in options.again:
+                    (folder_of(variant, model, scheme) / "done").unlink(missing_ok=True)
+                made = prepare(variant, model, scheme, variant in options.again or not options.no_prepare, options.prepare_timeout)
                 for threads in options.threads:
                     data["records"][key_of(variant, model, scheme, threads)] = {"prepare": made, "rounds": [], **{k: made[k] for k in ("not_measured",) if k in made}}
                     if "not_measured" not in made:
                         groups.setdefault((model, scheme, threads), []).append(variant)
+    if options.prepare_only:
+        few = options.threads[0]
+        markdown = "\n".join([
+            "## Making the programs\n",
+            f"`bench/run.py --prepare-only`. {data['machine']}. {data['versions']}.\n",
+            "From the PyTorch model, or from the .pt2 that Dovetail reads, to the engine's file: seconds, and in brackets processor seconds, which other work on the machine hardly changes. Memory is "
+            "the peak RSS of the process (of Dovetail's, see Memory), with PyTorch in it for the peers.\n",
+            making.render({key: record for key, record in data["records"].items() if key.endswith(f"/{few}")}, TITLES, HEADINGS),
+        ])  # fmt: skip
+        print(markdown)
+        if not options.no_page:
+            report.write_section("run.py --prepare-only", markdown)
+        return 0
     random.seed(0)
     begin = time.monotonic()
-    for index in range(-1, options.rounds):  # the first fills page caches and Dovetail's folder, and isn't kept
+    for index in range(0 if options.no_warm_up else -1, options.rounds):  # the first fills page caches and Dovetail's folder, and isn't kept
         for (model, scheme, threads), members in random.sample(list(groups.items()), len(groups)):
             if index < 0 and threads != options.threads[0]:
                 continue

@@ -1,12 +1,11 @@
 """ExecuTorch: as its export recipes make programs, and as its LLM tooling does, with custom attention and cache operators."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .work import LANGUAGES, NotMeasured, Work
+from .work import LANGUAGES, NotMeasured, Stopwatch, Work
 
 VARIANTS = {
     "executorch": "ExecuTorch, XNNPACK recipes of executorch.export",
@@ -72,7 +71,7 @@ def _by_recipe(model: str, scheme: str, folder: Path) -> dict[str, float]:
         calls = [models.inputs(model)]
     shapes = models.dynamic_shapes(model)
     recipe = _recipe(model, scheme)
-    start = time.perf_counter()
+    watch = Stopwatch()
     with torch.no_grad():
         if scheme == "int8" and model == "minilm":
             _quantize_linears(module, 8)
@@ -81,7 +80,7 @@ def _by_recipe(model: str, scheme: str, folder: Path) -> dict[str, float]:
             module = _quantized_graph(module, calls, shapes, quantizer)
         session = export(module, calls, recipe, dynamic_shapes={"forward": shapes} if shapes else None)
         session.save_to_pte(str(_program(folder)))
-    return {"seconds": time.perf_counter() - start}
+    return watch.read()
 
 
 def _tuned(model: str, scheme: str, folder: Path) -> dict[str, float]:
@@ -95,7 +94,7 @@ def _tuned(model: str, scheme: str, folder: Path) -> dict[str, float]:
     from .executorch_llama import tuned
 
     module = tuned(LANGUAGES[model], models.weights(model))
-    start = time.perf_counter()
+    watch = Stopwatch()
     with torch.no_grad():
         if scheme != "f32":
             _quantize_linears(module, 4 if scheme == "int4" else 8)
@@ -111,7 +110,7 @@ def _tuned(model: str, scheme: str, folder: Path) -> dict[str, float]:
         )
     with open(_program(folder), "wb") as file:
         done.write_to_file(file)
-    return {"seconds": time.perf_counter() - start}
+    return watch.read()
 
 
 def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> dict[str, Any]:

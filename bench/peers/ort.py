@@ -1,12 +1,11 @@
 """ONNX Runtime on its CPU provider: language models in its generative operators, quantized by its own tools."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .work import LANGUAGES, Language, NotMeasured, Work
+from .work import LANGUAGES, Language, NotMeasured, Stopwatch, Work
 
 VARIANTS = {"onnxruntime": "ONNX Runtime, GroupQueryAttention; MatMulNBits of 4 or 8 bits in blocks of 32, int8 activations"}
 VENV = "venv"
@@ -101,7 +100,7 @@ def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> 
         from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
         source = models.weights(model)
-        start = time.perf_counter()
+        watch = Stopwatch()
         proto = _llama(LANGUAGES[model], source)
         if scheme != "f32":
             bits = {"int4": 4, "int8": 8}[scheme]
@@ -110,15 +109,15 @@ def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> 
             quantizer.process()
             proto = quantizer.model.model
         onnx.save(proto, target)
-        return {"seconds": time.perf_counter() - start, "file_bytes": target.stat().st_size}
+        return {**watch.read(), "file_bytes": target.stat().st_size}
 
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quant_pre_process, quantize_dynamic, quantize_static
 
     exported, ready = folder / "exported.onnx", folder / "ready.onnx"
     calls = models.calibration(model) if scheme == "int8" else []
-    start = time.perf_counter()
+    watch = Stopwatch()
     _export(model, exported)
-    export_seconds = time.perf_counter() - start
+    export_seconds = watch.read()["seconds"]
     if model == "minilm":
         from onnxruntime.transformers.optimizer import optimize_model
 
@@ -143,7 +142,7 @@ def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> 
         quantize_static(str(ready), str(target), Reader(), per_channel=True, **kinds)
     else:
         raise NotMeasured(f"no scheme {scheme}")
-    return {"seconds": time.perf_counter() - start, "export_seconds": export_seconds, "file_bytes": target.stat().st_size}
+    return {**watch.read(), "export_seconds": export_seconds, "file_bytes": target.stat().st_size}
 
 
 class _Session:

@@ -1,27 +1,26 @@
 """A process of one engine: `python -m peers.worker prepare|run ENGINE VARIANT MODEL SCHEME FOLDER WORK [THREADS OUT]`.
 
-`prepare` prints {"seconds", "peak_rss_bytes"} or {"not_measured": reason}; `run` prints host.measure's times and writes its
+`prepare` prints {"seconds", "cpu_seconds", "peak_rss_bytes"} or {"not_measured": reason}; `run` prints host.measure's times and writes its
 outputs to OUT. The result is the last line of stdout: engines print there too.
 """
 
 import importlib
 import json
 import sys
-import time
 import traceback
 from pathlib import Path
 
 import numpy as np
 
 from . import host
-from .work import NotMeasured, Work
+from .work import NotMeasured, Stopwatch, Work
 
 
 def prepare(engine, variant: str, model: str, scheme: str, folder: Path, work: Work) -> dict:
     try:
-        start = time.perf_counter()
+        watch = Stopwatch()
         timings = engine.prepare(variant, model, scheme, folder, work) or {}
-        return {"seconds": time.perf_counter() - start, "peak_rss_bytes": host.memory()["VmHWM"], **timings}
+        return {**watch.read(), "peak_rss_bytes": host.memory()["VmHWM"], **timings}
     except NotMeasured as reason:
         return {"not_measured": str(reason)}
     except Exception as error:  # a converter's failure is a result
