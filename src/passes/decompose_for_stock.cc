@@ -4,6 +4,7 @@
 
 #include "passes/match.h"
 #include "passes/passes.h"
+#include "passes/spelled.h"
 #include "passes/stock_quantization.h"
 
 namespace dovetail {
@@ -18,22 +19,6 @@ V RmsNorm(Builder& b, ValueId x, ValueId weight, double eps) {
   DT_ASSIGN_OR_RETURN(const ValueId scale, b.Emit(OpId::kRsqrt, {shifted}));
   DT_ASSIGN_OR_RETURN(const ValueId scaled, b.Emit(OpId::kMul, {x, scale}));
   return b.Emit(OpId::kMul, {scaled, weight});
-}
-
-V Rope(Builder& b, ValueId x, ValueId cos, ValueId sin) {
-  const int64_t half = b.type(x).shape.back().value() / 2;
-  DT_ASSIGN_OR_RETURN(const ValueId low, b.Emit(OpId::kSlice, {x}, {{"dim", -1}, {"start", 0}, {"end", half}}));
-  DT_ASSIGN_OR_RETURN(const ValueId high, b.Emit(OpId::kSlice, {x}, {{"dim", -1}, {"start", half}, {"end", 2 * half}}));
-  DT_ASSIGN_OR_RETURN(const ValueId negated, b.Emit(OpId::kNeg, {high}));
-  DT_ASSIGN_OR_RETURN(const ValueId rotated, b.Emit(OpId::kCat, {negated, low}, {{"dim", -1}}));
-  DT_ASSIGN_OR_RETURN(const ValueId p, b.Emit(OpId::kMul, {x, cos}));
-  DT_ASSIGN_OR_RETURN(const ValueId q, b.Emit(OpId::kMul, {rotated, sin}));
-  return b.Emit(OpId::kAdd, {p, q});
-}
-
-V Silu(Builder& b, ValueId x) {
-  DT_ASSIGN_OR_RETURN(const ValueId s, b.Emit(OpId::kSigmoid, {x}));
-  return b.Emit(OpId::kMul, {x, s});
 }
 
 V View(Builder& b, ValueId x, Shape shape) { return b.Emit(OpId::kView, {x}, {{"size", std::vector<Dim>(shape.begin(), shape.end())}}); }
@@ -154,10 +139,10 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   V v = kNone;
   switch (op) {
     case OpId::kRmsNorm: v = RmsNorm(b, o[0], o[1], GetAttr(c.graph.node(id), "eps").Number()); break;
-    case OpId::kRope: v = Rope(b, o[0], o[1], o[2]); break;
-    case OpId::kSilu: v = Silu(b, o[0]); break;
+    case OpId::kRope: v = SpellRope(b, o[0], o[1], o[2]); break;
+    case OpId::kSilu: v = SpellSilu(b, o[0]); break;
     case OpId::kSiluMul: {
-      DT_ASSIGN_OR_RETURN(const ValueId s, Silu(b, o[0]));
+      DT_ASSIGN_OR_RETURN(const ValueId s, SpellSilu(b, o[0]));
       v = b.Emit(OpId::kMul, {s, o[1]});
       break;
     }

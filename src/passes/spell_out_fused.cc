@@ -7,6 +7,7 @@
 
 #include "passes/match.h"
 #include "passes/passes.h"
+#include "passes/spelled.h"
 #include "passes/visible_keys.h"
 
 namespace dovetail {
@@ -22,22 +23,6 @@ constexpr double kMaskedFrom = -1e4;
 V View(Builder& b, ValueId x, Shape shape) {
   if (b.type(x).shape == shape) return x;
   return b.Emit(OpId::kView, {x}, {{"size", std::vector<Dim>(shape.begin(), shape.end())}});
-}
-
-V Silu(Builder& b, ValueId x) {
-  DT_ASSIGN_OR_RETURN(const ValueId s, b.Emit(OpId::kSigmoid, {x}));
-  return b.Emit(OpId::kMul, {x, s});
-}
-
-V Rope(Builder& b, ValueId x, ValueId cos, ValueId sin) {
-  const int64_t half = b.type(x).shape.back().value() / 2;
-  DT_ASSIGN_OR_RETURN(const ValueId low, b.Emit(OpId::kSlice, {x}, {{"dim", -1}, {"start", 0}, {"end", half}}));
-  DT_ASSIGN_OR_RETURN(const ValueId high, b.Emit(OpId::kSlice, {x}, {{"dim", -1}, {"start", half}, {"end", 2 * half}}));
-  DT_ASSIGN_OR_RETURN(const ValueId negated, b.Emit(OpId::kNeg, {high}));
-  DT_ASSIGN_OR_RETURN(const ValueId rotated, b.Emit(OpId::kCat, {negated, low}, {{"dim", -1}}));
-  DT_ASSIGN_OR_RETURN(const ValueId p, b.Emit(OpId::kMul, {x, cos}));
-  DT_ASSIGN_OR_RETURN(const ValueId q, b.Emit(OpId::kMul, {rotated, sin}));
-  return b.Emit(OpId::kAdd, {p, q});
 }
 
 // The condition of where(condition, 0, fill), else kNone.
@@ -104,10 +89,10 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   if (c.graph.node(id).results.empty() || c.graph.type(c.graph.node(id).results[0]).dtype != DType::kF32) return Replacement();
   V v = kNone;
   switch (op) {
-    case OpId::kRope: v = Rope(b, o[0], o[1], o[2]); break;
-    case OpId::kSilu: v = Silu(b, o[0]); break;
+    case OpId::kRope: v = SpellRope(b, o[0], o[1], o[2]); break;
+    case OpId::kSilu: v = SpellSilu(b, o[0]); break;
     case OpId::kSiluMul: {
-      DT_ASSIGN_OR_RETURN(const ValueId s, Silu(b, o[0]));
+      DT_ASSIGN_OR_RETURN(const ValueId s, SpellSilu(b, o[0]));
       v = b.Emit(OpId::kMul, {s, o[1]});
       break;
     }
