@@ -114,4 +114,15 @@ const Constant* GetConstant(const Module& module, const Graph& graph, ValueId v)
   return n ? &module.constants[n->ref] : nullptr;
 }
 
+bool SwapsLastTwo(const Node& permute) {
+  const std::vector<Dim>& dims = GetAttr(permute, "dims").Dims();
+  const int64_t rank = static_cast<int64_t>(dims.size());
+  for (int64_t i = 0; i < rank; ++i) {
+    const int64_t expected = i == rank - 2 ? rank - 1 : i == rank - 1 ? rank - 2 : i;
+    const Dim d = dims[static_cast<size_t>(i)];
+    if (d != Dim(expected) && d != Dim(expected - rank)) return false;
+  }
+  return rank >= 2;
+}
+
 }  // namespace dovetail

@@ -160,5 +160,7 @@ const Attr& GetAttr(const Node& node, std::string_view name);
 ValueId GetOperand(const Node& node, std::string_view name);
 // The constant that `v` is, or null.
 const Constant* GetConstant(const Module& module, const Graph& graph, ValueId v);
+// Whether a permute swaps the last two dims and keeps the others.
+bool SwapsLastTwo(const Node& permute);
 
 }  // namespace dovetail

@@ -12,6 +12,19 @@ Result<int64_t> WindowArg(const Attr& attr, size_t i, size_t count, int64_t fall
   return d.value();
 }
 
+Result<Window> ReadWindow(std::span<const int64_t> kernel, const Attr& stride, const Attr& padding, const Attr* dilation, int64_t fallback) {
+  Window w;
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    WindowDim& d = w[2 - kernel.size() + i];
+    d.kernel = kernel[i];
+    DT_ASSIGN_OR_RETURN(d.stride, WindowArg(stride, i, kernel.size(), fallback ? fallback : d.kernel, 1, "stride"));
+    DT_ASSIGN_OR_RETURN(d.padding, WindowArg(padding, i, kernel.size(), 0, 0, "padding"));
+    if (!dilation) continue;
+    DT_ASSIGN_OR_RETURN(d.dilation, WindowArg(*dilation, i, kernel.size(), 1, 1, "dilation"));
+  }
+  return w;
+}
+
 namespace {
 Result<Dim> Positive(Dim out, Dim size, const WindowDim& w, std::string_view what) {
   if (out.is_constant() && out.value() < 1)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 
 #include "ops/infer_util.h"
 
@@ -18,6 +19,10 @@ using Window = std::array<WindowDim, 2>;
 // Element i of an int[] that has one element for all dims or `count`; missing (an empty list): fallback. Refuses symbolic values and
 // those outside [min, 2^31).
 Result<int64_t> WindowArg(const Attr& attr, size_t i, size_t count, int64_t fallback, int64_t min, std::string_view what);
+
+// Windows over as many spatial dims as `kernel` has sizes, one or two, as two. `dilation` null: none. An absent stride is `fallback`, or the kernel's size if
+// that is 0.
+Result<Window> ReadWindow(std::span<const int64_t> kernel, const Attr& stride, const Attr& padding, const Attr* dilation, int64_t fallback);
 
 // Size of the result along one dim, InvalidArgument when it is constant and below 1. With ceil_mode a last window that is not whole
 // counts too, if it starts inside the input or its padding in front.

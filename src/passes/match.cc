@@ -86,17 +86,4 @@ std::optional<ScalarOperand> MatchScalar(const Module& module, const Graph& grap
   return std::nullopt;
 }
 
-bool SwapsLastTwo(const Node& n) {
-  const std::vector<Dim>& dims = GetAttr(n, "dims").Dims();
-  const int64_t rank = static_cast<int64_t>(dims.size());
-  if (rank < 2) return false;
-  for (int64_t i = 0; i < rank; ++i) {
-    int64_t d = dims[static_cast<size_t>(i)].value();
-    if (d < 0) d += rank;
-    const int64_t expected = i == rank - 2 ? rank - 1 : i == rank - 1 ? rank - 2 : i;
-    if (d != expected) return false;
-  }
-  return true;
-}
-
 }  // namespace dovetail

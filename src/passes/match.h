@@ -25,7 +25,5 @@ std::optional<ScalarOperand> MatchScalar(const Module& module, const Graph& grap
 std::pair<ValueId, ValueId> MatchBinary(const Graph& graph, ValueId v, OpId op);
 // The operand of a unary node that produces `v`, or kNone.
 ValueId MatchUnary(const Graph& graph, ValueId v, OpId op);
-// Whether `n` (a permute) swaps the last two dims and keeps the others.
-bool SwapsLastTwo(const Node& n);
 
 }  // namespace dovetail

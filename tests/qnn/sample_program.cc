@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "backends/qnn/api/tensor.h"
 #include "format/format_samples.h"
 #include "format/qnn_blob.h"
 
@@ -11,18 +12,7 @@ namespace {
 using namespace qnn::abi;
 
 Tensor MakeTensor(const char* name, TensorKind kind, std::vector<uint32_t>* dims) {
-  Tensor t;
-  std::memset(&t, 0, sizeof t);
-  t.version = 1;
-  t.v1.name = name;
-  t.v1.kind = kind;
-  t.v1.data_type = DataType::kUfixed16;
-  t.v1.quantize.definition = kQuantizeDefined;
-  t.v1.quantize.encoding = Encoding::kScaleOffset;
-  t.v1.quantize.scale_offset = {kSampleScale, -kSampleZeroPoint};
-  t.v1.rank = static_cast<uint32_t>(dims->size());
-  t.v1.dims = dims->data();
-  return t;
+  return qnn::MakeTensor(name, kind, DataType::kUfixed16, ScaleOffset{kSampleScale, -kSampleZeroPoint}, *dims);
 }
 
 Status AddGraph(const qnn::Library& library, const qnn::Context& context, const std::string& name) {

@@ -32,24 +32,6 @@ std::vector<T> Turn(const std::vector<T>& from, const Filter& f) {
   return to;
 }
 
-// Window arguments of one or two spatial dims as two; a failure is recorded.
-Window ReadWindow(Lowering& l, const Node& n, size_t spatial, const std::array<int64_t, 2>& kernel, bool has_dilation) {
-  Window w;
-  for (size_t i = 0; i < spatial; ++i) {
-    WindowDim& d = w[2 - spatial + i];
-    d.kernel = kernel[i];
-    const auto read = [&](std::string_view name, int64_t fallback, int64_t min) {
-      const Result<int64_t> v = WindowArg(GetAttr(n, name), i, spatial, fallback, min, name);
-      if (!v.ok()) l.Fail(std::string(v.status().message()));
-      return v.ok() ? *v : fallback;
-    };
-    d.stride = read("stride", n.op == OpId::kConvolution || n.op == OpId::kQuantizedConvolution ? 1 : d.kernel, 1);
-    d.padding = read("padding", 0, 0);
-    if (has_dilation) d.dilation = read("dilation", 1, 1);
-  }
-  return w;
-}
-
 // A convolution but for its operands' data.
 struct Convolved {
   Filter filter;
@@ -65,7 +47,10 @@ Convolved ReadConvolution(Lowering& l, const Node& n, const Shape& weight) {
   c.spatial = rank - 2;
   f.kh = c.spatial == 2 ? weight[2].value() : 1;
   f.kw = weight[rank - 1].value();
-  c.window = ReadWindow(l, n, c.spatial, c.spatial == 2 ? std::array<int64_t, 2>{f.kh, f.kw} : std::array<int64_t, 2>{f.kw, 1}, true);
+  const int64_t kernel[] = {f.kh, f.kw};
+  const Result<Window> w = ReadWindow(std::span(kernel).last(c.spatial), GetAttr(n, "stride"), GetAttr(n, "padding"), &GetAttr(n, "dilation"), 1);
+  if (w.ok()) c.window = *w;
+  else l.Fail(std::string(w.status().message()));
   f.groups = GetAttr(n, "groups").Int(1);
   f.transposed = GetAttr(n, "transposed").Bool();
   f.out = f.transposed ? weight[1].value() * f.groups : weight[0].value();
@@ -164,8 +149,10 @@ void Pool(Lowering& l, const Node& n) {
   const bool max = n.op == OpId::kMaxPool2dWithIndices;
   if (l.type(n.operands[0]).rank() != 4) return l.Fail("a pooling of a tensor that has not 4 dims");
   if (max && l.graph().CountUses()[n.results[1]] != 0) return l.Fail("a pooling whose indices are used");
-  const Attr& kernel = GetAttr(n, "kernel_size");
-  const Window w = ReadWindow(l, n, 2, {kernel.IntAt(0), kernel.IntAt(1)}, max);
+  const int64_t kernel[] = {GetAttr(n, "kernel_size").IntAt(0), GetAttr(n, "kernel_size").IntAt(1)};
+  const Result<Window> window = ReadWindow(kernel, GetAttr(n, "stride"), GetAttr(n, "padding"), max ? &GetAttr(n, "dilation") : nullptr, 0);
+  if (!window.ok()) return l.Fail(std::string(window.status().message()));
+  const Window& w = *window;
   if (w[0].kernel < 1 || w[1].kernel < 1 || w[0].kernel * w[1].kernel == 1) return l.Fail("a pooling over single elements");
   const Shape from = l.type(n.operands[0]).shape, to = l.type(n.results[0]).shape;
   const uint32_t ph = static_cast<uint32_t>(w[0].padding), pw = static_cast<uint32_t>(w[1].padding);

@@ -51,7 +51,15 @@ struct ScaleOffset {
   float scale;
   int32_t offset;
 };
-enum class Encoding : uint32_t { kScaleOffset = 0, kAxisScaleOffset = 1, kBwScaleOffset = 2, kBwAxisScaleOffset = 3, kBlock = 4, kBlockwiseExpansion = 5, kUndefined = abi::kUndefined };
+enum class Encoding : uint32_t {
+  kScaleOffset = 0,
+  kAxisScaleOffset = 1,
+  kBwScaleOffset = 2,
+  kBwAxisScaleOffset = 3,
+  kBlock = 4,
+  kBlockwiseExpansion = 5,
+  kUndefined = abi::kUndefined,
+};
 inline constexpr uint32_t kQuantizeDefined = 1;
 
 struct AxisScaleOffset {

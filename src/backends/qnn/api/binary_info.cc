@@ -4,6 +4,8 @@
 #include <cstring>
 #include <tuple>
 
+#include "backends/qnn/api/tensor.h"
+
 namespace dovetail::qnn {
 namespace {
 
@@ -70,11 +72,7 @@ std::string DescribeVersions(const std::string& build, const abi::Version& core,
 
 }  // namespace
 
-uint64_t BinaryTensor::numel() const {
-  uint64_t n = 1;
-  for (uint32_t d : dims) n *= d;
-  return n;
-}
+uint64_t BinaryTensor::numel() const { return Numel(dims); }
 
 const BinaryGraph* BinaryInfo::FindGraph(std::string_view name) const {
   for (const BinaryGraph& graph : graphs)

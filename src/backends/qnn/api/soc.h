@@ -21,7 +21,7 @@ std::span<const Soc> Socs();
 std::string ListSocs();  // "SM8350, SM8450, ..."
 // Lists the names known when there is none of that name. Case does not matter.
 Result<const Soc*> FindSoc(std::string_view name);
-// "SM8650 (HTP v75)", or "number 123" of a chip that is not in the table.
+// "SM8650 (HTP v75)", or "SoC number 123" of a chip that is not in the table.
 std::string DescribeSoc(uint32_t model);
 
 }  // namespace dovetail::qnn

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <map>
 
+#include "backends/qnn/api/tensor.h"
 #include "backends/qnn/delegate/contexts.h"
 #include "format/qnn_blob.h"
 
@@ -50,22 +50,9 @@ Result<Side> MakeSide(const std::vector<BinaryTensor>& tensors, bool output) {
     const DType dtype = DTypeFromName(qnn::DataTypeName(t.dtype));
     if (dtype == DType::kNone) return Unsupported(kQnnDelegateId, ": '", t.name, "' is of ", qnn::DataTypeName(t.dtype), ", which programs have no type for");
     if (t.numel() > UINT32_MAX / ByteSize(dtype)) return Unsupported(kQnnDelegateId, ": '", t.name, "' takes more than 4 GiB");
-    qnn::abi::Tensor tensor;
-    std::memset(&tensor, 0, sizeof tensor);
-    tensor.version = 1;
+    const auto kind = output ? qnn::abi::TensorKind::kAppRead : qnn::abi::TensorKind::kAppWrite;
+    qnn::abi::Tensor tensor = qnn::MakeTensor(t.name.c_str(), kind, t.dtype, t.quantization, t.dims);
     tensor.v1.id = t.id;
-    tensor.v1.name = t.name.c_str();
-    tensor.v1.kind = output ? qnn::abi::TensorKind::kAppRead : qnn::abi::TensorKind::kAppWrite;
-    tensor.v1.data_type = t.dtype;
-    tensor.v1.quantize.definition = qnn::abi::kUndefined;
-    tensor.v1.quantize.encoding = qnn::abi::Encoding::kUndefined;
-    if (t.quantization) {
-      tensor.v1.quantize.definition = qnn::abi::kQuantizeDefined;
-      tensor.v1.quantize.encoding = qnn::abi::Encoding::kScaleOffset;
-      tensor.v1.quantize.scale_offset = *t.quantization;
-    }
-    tensor.v1.rank = static_cast<uint32_t>(t.dims.size());
-    tensor.v1.dims = t.dims.data();
     tensor.v1.buffer.size = static_cast<uint32_t>(t.numel() * ByteSize(dtype));
     side.tensors.push_back(tensor);
   }
