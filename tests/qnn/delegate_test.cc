@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -367,6 +368,28 @@ TEST_F(FakeQnn, InstancesRunInThreads) {
     });
   for (std::thread& t : threads) t.join();
   for (const Row& total : totals) EXPECT_EQ(total, (Row{150, 101, 102, 103}));
+}
+
+TEST_F(FakeQnn, ProgramsEndWhileOthersRun) {
+  const Bytes binary = Binary();
+  Running r = Sample(binary);
+  Method* method = r.Load("forward");
+  std::atomic<bool> done = false;
+  std::thread running([&] {
+    while (!done) r.Call(method, {100, 100, 100, 100});
+  });
+  for (int n = 0; n < 50; ++n) EXPECT_TRUE(Sample(binary).Load("forward"));
+  done = true;
+  running.join();
+  EXPECT_EQ(control_->overlapping_calls, 0u);
+}
+
+TEST_F(FakeQnn, OneLibraryByTwoPathsIsOne) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "qnn_elsewhere";
+  std::filesystem::create_directories(folder);
+  std::filesystem::remove(folder / "libQnnHtp.so");
+  std::filesystem::create_symlink(DOVETAIL_FAKE_QNN "/libQnnHtp.so", folder / "libQnnHtp.so");
+  EXPECT_EQ(Opened(folder.string()), library_) << "two mutexes for one library";
 }
 
 TEST(QnnDelegate, AProgramWithoutTheLibrarySaysWhatIsMissing) {

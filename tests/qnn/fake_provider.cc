@@ -1,12 +1,15 @@
 #include "qnn/fake_provider.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -34,6 +37,21 @@ ErrorHandle Fails(const char* call) {
   if (control.log) Log("<E> %s\n", control.log);
   return control.fail_error;
 }
+
+// Lives as long as a call that no other may overlap.
+class Alone {
+ public:
+  Alone() {
+    if (busy_.exchange(true)) ++control.overlapping_calls;
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  ~Alone() { busy_ = false; }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+ private:
+  static inline std::atomic<bool> busy_ = false;
+};
 
 struct Value {
   std::string name;
@@ -173,6 +191,7 @@ ErrorHandle Make(const char* call, Handle* handle, T* made) {
 }
 template <class T>
 ErrorHandle Free(Handle handle) {
+  const Alone alone;
   delete static_cast<T*>(handle);
   --control.handles;
   return 0;
@@ -261,6 +280,7 @@ void Set(const Value& v, void* data, uint64_t i, double x) {
 }
 
 ErrorHandle Execute(Handle handle, const Tensor* inputs, uint32_t num_inputs, Tensor* outputs, uint32_t num_outputs, Handle, Handle) {
+  const Alone alone;
   if (const ErrorHandle e = Fails("QnnGraph_execute")) return e;
   const Graph& graph = *static_cast<Graph*>(handle);
   std::map<uint32_t, void*> data;

@@ -22,6 +22,7 @@ struct FakeQnnControl {
   bool null_graphs = false, null_inputs = false, null_name = false;
   // Counted.
   uint64_t contexts_from_binary = 0;
+  uint64_t overlapping_calls = 0;  // an execution, or the end of a handle, while another one is going on
   int64_t handles = 0;  // made and not freed
 };
 

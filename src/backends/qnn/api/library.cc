@@ -78,7 +78,7 @@ std::string ToString(const abi::Version& v) { return StrCat(v.major, ".", v.mino
 
 Result<const Library*> Library::Open(const std::string& path) {
   static std::mutex mutex;
-  static auto* libraries = new std::map<std::string, std::unique_ptr<Library>>();  // never unloaded
+  static auto* libraries = new std::map<std::string, Library*>();  // never unloaded
   const char* variable = std::getenv("DOVETAIL_QNN_LIB");
   const std::string given = !path.empty() ? path : variable ? variable : "";
   std::string file = kFile;
@@ -86,13 +86,16 @@ Result<const Library*> Library::Open(const std::string& path) {
     DT_ASSIGN_OR_RETURN(file, FindFile(given));
   }
   std::scoped_lock lock(mutex);
-  std::unique_ptr<Library>& library = (*libraries)[file];
-  if (!library) {
-    Result<std::unique_ptr<Library>> loaded = Load(file);
-    if (!loaded.ok()) return std::move(loaded).status().While(StrCat("loading the QNN library '", file, "'"));
-    library = std::move(*loaded);
-  }
-  return library.get();
+  if (const auto it = libraries->find(file); it != libraries->end()) return it->second;
+  Result<std::unique_ptr<Library>> loaded = Load(file);
+  if (!loaded.ok()) return std::move(loaded).status().While(StrCat("loading the QNN library '", file, "'"));
+  // By another path it may be one that is there already; its calls need one mutex.
+  Library* library = nullptr;
+  for (const auto& [other_file, other] : *libraries)
+    if (other->interface_ == (*loaded)->interface_) library = other;
+  if (!library) library = loaded->release();
+  libraries->emplace(file, library);
+  return library;
 }
 
 Result<std::unique_ptr<Library>> Library::Load(const std::string& file) {
@@ -102,7 +105,8 @@ Result<std::unique_ptr<Library>> Library::Load(const std::string& file) {
     handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   if (!handle)
-    return NotFound("no QNN library: ", dlerror(), ". --qnn-lib or DOVETAIL_QNN_LIB names the installed one, for example the folder of the Python package onnxruntime-qnn");
+    return NotFound("no QNN library: ", dlerror(),
+                    ". --qnn-lib or DOVETAIL_QNN_LIB names the installed one, for example the folder of the Python package onnxruntime-qnn");
   const auto get_providers = reinterpret_cast<abi::GetProviders>(dlsym(handle, "QnnInterface_getProviders"));
   if (!get_providers) return InvalidArgument("'", file, "' is no QNN library: it has no QnnInterface_getProviders");
   const abi::Interface** providers = nullptr;
@@ -187,7 +191,8 @@ Result<std::unique_ptr<Context>> Context::Create(std::shared_ptr<Device> device,
   sharing[abi::kHtpContextValueWord] = 1;
   const abi::CustomConfig config = {abi::kCustomOption, sharing};
   const abi::CustomConfig* configs[] = {&config, nullptr};
-  DT_RETURN_IF_ERROR(d.library().Check(d.library().functions().context_create(d.backend(), d.device(), share_weights ? configs : nullptr, &context->context_), "QnnContext_create"));
+  DT_RETURN_IF_ERROR(d.library().Check(
+      d.library().functions().context_create(d.backend(), d.device(), share_weights ? configs : nullptr, &context->context_), "QnnContext_create"));
   return context;
 }
 

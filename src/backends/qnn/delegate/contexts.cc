@@ -21,7 +21,8 @@ Result<Soc> ChooseSoc(const std::string& wanted, const QnnSpec& spec, uint32_t i
   if (!wanted.empty()) {
     DT_ASSIGN_OR_RETURN(const Soc* found, FindSoc(wanted));
     if (soc.model && soc.model != found->model)
-      return Unsupported(kQnnDelegateId, ": the program was compiled for ", DescribeSoc(soc.model), ", not for ", DescribeSoc(found->model));
+      return Unsupported(kQnnDelegateId, ": the program was compiled for ", DescribeSoc(soc.model), ", not for ", DescribeSoc(found->model),
+                         "; compile it again with --soc ", found->name);
     return *found;
   }
   if (soc.model == 0) return InvalidArgument(kQnnDelegateId, ": the program does not say which SoC it was compiled for; name it (--soc)");
@@ -31,6 +32,18 @@ Result<Soc> ChooseSoc(const std::string& wanted, const QnnSpec& spec, uint32_t i
 }
 
 }  // namespace
+
+Contexts::~Contexts() {
+  // Another Program may be running.
+  for (const std::unique_ptr<OpenedBinary>& opened : opened_) {
+    const std::lock_guard lock(opened->library->mutex());
+    opened->context.reset();
+  }
+  for (std::shared_ptr<Device>& device : devices_) {
+    const std::lock_guard lock(device->library().mutex());
+    device.reset();
+  }
+}
 
 Result<OpenedBinary*> Contexts::Open(const DelegateInitContext& ctx) {
   DT_ASSIGN_OR_RETURN(const QnnBlob blob, ReadQnnBlob(ctx.payload, kQnnDelegateId));

@@ -19,6 +19,7 @@ struct OpenedBinary {
 
 class Contexts final : public DelegateShared {
  public:
+  ~Contexts() override;
   // Reads the delegate's blob and compile spec, opens the library and reads what is in the binary. Refuses a binary for another chip than the spec or the
   // user says, and one that is newer than the library.
   Result<OpenedBinary*> Open(const DelegateInitContext& ctx);
