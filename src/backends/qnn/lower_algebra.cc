@@ -9,11 +9,7 @@ namespace dovetail::qnn {
 namespace {
 
 // [N, K], N the product of all dims but the last.
-Dims AsRows(const Dims& dims) {
-  uint32_t n = 1;
-  for (size_t i = 0; i + 1 < dims.size(); ++i) n *= dims[i];
-  return {n, dims.back()};
-}
+Dims AsRows(const Dims& dims) { return {static_cast<uint32_t>(Numel(std::span(dims).first(dims.size() - 1))), dims.back()}; }
 
 void Linear(Lowering& l, const Node& n) {
   const ValueId bias = GetOperand(n, "bias");
@@ -101,31 +97,25 @@ void QuantizedLinear(Lowering& l, const Node& n) {
     return to;
   };
   const Dims rows = AsRows(l.dims(x));
-  std::vector<Id> operands = {l.Reshape(x, {1, 1, rows[0], in}), l.Weight(w, weight->name)};
+  const Id filter = l.Once(KeyOf(l, *weight, *scale, "linear"), [&] { return l.Weight(w, weight->name); });
+  std::vector<Id> operands = {l.Reshape(x, {1, 1, rows[0], in}), filter};
   if (bias != kNone) operands.push_back(l.Bias(*l.ConstantOf(bias), l.qnn_type(x).scale, w.scales));
   const Id y = l.Temp({1, 1, rows[0], out}, l.TypeOf(n.results[0]));
   l.Op("Conv2d", operands, {y}, {Uints("stride", {2}, {1, 1}), Uints("pad_amount", {2, 2}, {0, 0, 0, 0}), Uints("dilation", {2}, {1, 1})});
   l.ReshapeInto(y, l.Out(n.results[0]));
 }
 
-// If `v` is a permutation that swaps its last two dims, what it permutes.
-ValueId Swapped(Lowering& l, ValueId v) {
-  const Node* n = l.graph().producer_if(v, OpId::kPermute);
-  const size_t rank = l.type(v).rank();
-  if (!n || rank < 2 || l.checking()) return kNone;
-  const std::span<const Dim> dims = DimsOf(GetAttr(*n, "dims"));
-  for (size_t i = 0; i < rank; ++i) {
-    const int64_t want = static_cast<int64_t>(i + 2 < rank ? i : i + 2 == rank ? rank - 1 : rank - 2);
-    if (!dims[i].is_constant() || (dims[i].value() + static_cast<int64_t>(rank)) % static_cast<int64_t>(rank) != want) return kNone;
-  }
-  return n->operands[0];
-}
-
 void MatMul(Lowering& l, const Node& n) {
-  const ValueId swapped = Swapped(l, n.operands[1]);
   if (l.type(n.operands[0]).rank() < 2 || l.type(n.operands[1]).rank() < 2) return l.Fail("a product with a vector");
-  const Id a = l.In(n.operands[0]), b = l.In(swapped == kNone ? n.operands[1] : swapped);
-  l.Op("MatMul", {a, b}, {l.Out(n.results[0])}, {Bool("transpose_in0", false), Bool("transpose_in1", swapped != kNone)});
+  const Node* permute = l.graph().producer_if(n.operands[1], OpId::kPermute);
+  const bool swaps = permute && SwapsLastTwo(*permute);
+  const Id a = l.In(n.operands[0]);
+  const auto multiply = [&](ValueId b, bool transposed) {
+    l.Op("MatMul", {a, l.In(b)}, {l.Out(n.results[0])}, {Bool("transpose_in0", false), Bool("transpose_in1", transposed)});
+  };
+  // The permutation is part of the product where both come into one region, which is not known while checking.
+  if (!swaps || l.checking()) multiply(n.operands[1], false);
+  if (swaps) multiply(permute->operands[0], true);
 }
 
 void Softmax(Lowering& l, const Node& n) {
@@ -157,7 +147,7 @@ Id Centered(Lowering& l, ValueId v) {
     const auto stored = static_cast<uint16_t>(std::nearbyint((static_cast<double>(integers[k]) - type.zero_point) / factor) + kMiddle);
     std::memcpy(turned.data() + k * sizeof stored, &stored, sizeof stored);
   }
-  return l.Static(l.DimsOf(v), {type.data_type, true, static_cast<float>(static_cast<double>(type.scale) * factor), kMiddle}, std::move(turned));
+  return l.Static(l.DimsOf(v), {type.data_type, true, static_cast<float>(static_cast<double>(type.scale) * factor), kMiddle}, [&] { return turned; });
 }
 
 void LayerNorm(Lowering& l, const Node& n) {

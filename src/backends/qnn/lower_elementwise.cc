@@ -54,15 +54,21 @@ void Clamp(Lowering& l, const Node& n) {
   if (l.type(n.results[0]).dtype == DType::kI64 || l.type(n.results[0]).dtype == DType::kI32) return l.Fail("a clamp of integers");
   // What a fixed-point type can hold; a bound beyond it changes nothing.
   if (const QnnType t = l.TypeOf(n.results[0]); t.quantized) {
-    const double most = t.data_type == abi::DataType::kUfixed8 ? 255 : 65535;
-    low = std::max(low, (0 - static_cast<double>(t.zero_point)) * static_cast<double>(t.scale));
-    high = std::min(high, (most - static_cast<double>(t.zero_point)) * static_cast<double>(t.scale));
+    const StoredRange range = RangeOf(t.data_type);
+    low = std::max(low, static_cast<double>(range.least - t.zero_point) * static_cast<double>(t.scale));
+    high = std::min(high, static_cast<double>(range.most - t.zero_point) * static_cast<double>(t.scale));
   }
   if (low > high) return l.Fail("a clamp whose least value is above its greatest");
   Same(l, n, "ReluMinMax", 1, {Float("min_value", low), Float("max_value", high)});
 }
 
 void Gelu(Lowering& l, const Node& n) { Same(l, n, "Gelu", 1); }
+
+void Log(Lowering& l, const Node& n) {
+  // Seen on the simulator of SDK 2.51: the logarithms of the larger numbers are wrong.
+  if (l.TypeOf(n.operands[0]).data_type == abi::DataType::kUfixed16) return l.Fail("a logarithm in 16 bits of fixed point");
+  Same(l, n, "ElementWiseLog", 1);
+}
 
 void Power(Lowering& l, const Node& n) {
   if (GetAttr(n, "exponent").Number() != 2) return l.Fail("a power other than 2");
@@ -73,11 +79,32 @@ void Power(Lowering& l, const Node& n) {
 
 void Where(Lowering& l, const Node& n) { Same(l, n, "ElementWiseSelect", 3); }
 
-void Convert(Lowering& l, const Node& n) {
+bool IsFloat(abi::DataType t) { return t == abi::DataType::kFloat32 || t == abi::DataType::kFloat16; }
+
+// QNN's Cast rounds floats to integers, and takes only the last bits of a number for a bool.
+void ToDtype(Lowering& l, const Node& n) {
   const Order order = CommonOrder(l, n.operands);
   const Id x = l.In(n.operands[0], order);
-  if (l.qnn_type(x) == l.TypeOf(n.results[0])) return l.Bind(n.results[0], x, order);
-  l.Op(n.op == OpId::kQuantize ? "Quantize" : n.op == OpId::kDequantize ? "Dequantize" : "Cast", {x}, {l.Out(n.results[0], order)});
+  const QnnType from = l.qnn_type(x), to = l.TypeOf(n.results[0]);
+  for (const QnnType& t : {from, to})
+    if (!IsFloat(t.data_type) && t.data_type != abi::DataType::kInt32 && t.data_type != abi::DataType::kBool8)
+      return l.Fail(StrCat("a conversion of ", Name(l.type(n.operands[0]).dtype), " to ", Name(l.type(n.results[0]).dtype)));
+  if (from == to) return l.Bind(n.results[0], x, order);
+  const Id y = l.Out(n.results[0], order);
+  if (to.data_type == abi::DataType::kBool8)
+    return l.Op("ElementWiseNotEqual", {x, l.Static({1}, from, [&] { return std::vector<std::byte>(Width(from.data_type)); })}, {y});
+  if (!IsFloat(from.data_type) || to.data_type != abi::DataType::kInt32) return l.Op("Cast", {x}, {y});
+  const Id magnitude = l.Temp(l.dims(x), from), whole = l.Temp(l.dims(x), from), sign = l.Temp(l.dims(x), from), truncated = l.Temp(l.dims(x), from);
+  l.Op("ElementWiseAbs", {x}, {magnitude});
+  l.Op("ElementWiseFloor", {magnitude}, {whole});
+  l.Op("ElementWiseSign", {x}, {sign});
+  l.Op("ElementWiseMultiply", {whole, sign}, {truncated});
+  l.Op("Cast", {truncated}, {y});
+}
+
+void Quantization(Lowering& l, const Node& n) {
+  const Order order = CommonOrder(l, n.operands);
+  l.Op(n.op == OpId::kQuantize ? "Quantize" : "Dequantize", {l.In(n.operands[0], order)}, {l.Out(n.results[0], order)});
 }
 
 void Clone(Lowering& l, const Node& n) {
@@ -87,12 +114,13 @@ void Clone(Lowering& l, const Node& n) {
   l.Bind(n.results[0], x, order);
 }
 
-constexpr char kAbs[] = "ElementWiseAbs", kNeg[] = "ElementWiseNeg", kExp[] = "ElementWiseExp", kLog[] = "ElementWiseLog", kSqrt[] = "ElementWiseSquareRoot",
-               kRsqrt[] = "ElementWiseRsqrt", kSin[] = "ElementWiseSin", kCos[] = "ElementWiseCos", kFloor[] = "ElementWiseFloor", kCeil[] = "ElementWiseCeil",
-               kRound[] = "ElementWiseRound", kSign[] = "ElementWiseSign", kTanh[] = "Tanh", kSigmoid[] = "Sigmoid", kRelu[] = "Relu", kNot[] = "ElementWiseNot",
-               kMul[] = "ElementWiseMultiply", kDiv[] = "ElementWiseDivide", kMax[] = "ElementWiseMaximum", kMin[] = "ElementWiseMinimum",
-               kEq[] = "ElementWiseEqual", kNe[] = "ElementWiseNotEqual", kLt[] = "ElementWiseLess", kLe[] = "ElementWiseLessEqual", kGt[] = "ElementWiseGreater",
-               kGe[] = "ElementWiseGreaterEqual", kAnd[] = "ElementWiseAnd", kOr[] = "ElementWiseOr";
+constexpr char kAbs[] = "ElementWiseAbs", kNeg[] = "ElementWiseNeg", kExp[] = "ElementWiseExp",
+               kSqrt[] = "ElementWiseSquareRoot", kRsqrt[] = "ElementWiseRsqrt", kSin[] = "ElementWiseSin", kCos[] = "ElementWiseCos",
+               kFloor[] = "ElementWiseFloor", kCeil[] = "ElementWiseCeil", kRound[] = "ElementWiseRound", kSign[] = "ElementWiseSign", kTanh[] = "Tanh",
+               kSigmoid[] = "Sigmoid", kRelu[] = "Relu", kNot[] = "ElementWiseNot", kMul[] = "ElementWiseMultiply", kDiv[] = "ElementWiseDivide",
+               kMax[] = "ElementWiseMaximum", kMin[] = "ElementWiseMinimum", kEq[] = "ElementWiseEqual", kNe[] = "ElementWiseNotEqual",
+               kLt[] = "ElementWiseLess", kLe[] = "ElementWiseLessEqual", kGt[] = "ElementWiseGreater", kGe[] = "ElementWiseGreaterEqual",
+               kAnd[] = "ElementWiseAnd", kOr[] = "ElementWiseOr";
 
 }  // namespace
 
@@ -101,7 +129,7 @@ LowerFn FindElementwise(OpId op) {
     case OpId::kAbs: return Unary<kAbs>;
     case OpId::kNeg: return Unary<kNeg>;
     case OpId::kExp: return Unary<kExp>;
-    case OpId::kLog: return Unary<kLog>;
+    case OpId::kLog: return Log;
     case OpId::kSqrt: return Unary<kSqrt>;
     case OpId::kRsqrt: return Unary<kRsqrt>;
     case OpId::kSin: return Unary<kSin>;
@@ -134,8 +162,8 @@ LowerFn FindElementwise(OpId op) {
     case OpId::kPowTensorScalar: return Power;
     case OpId::kWhere: return Where;
     case OpId::kQuantize:
-    case OpId::kDequantize:
-    case OpId::kToDtype: return Convert;
+    case OpId::kDequantize: return Quantization;
+    case OpId::kToDtype: return ToDtype;
     case OpId::kClone:
     case OpId::kRequantize: return Clone;
     default: return nullptr;

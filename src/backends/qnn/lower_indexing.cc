@@ -1,17 +1,12 @@
 // Rows by run-time numbers: Gather and ScatterNd.
 #include <algorithm>
+#include <cstring>
 
 #include "backends/qnn/lowering.h"
 #include "ops/infer_util.h"
 
 namespace dovetail::qnn {
 namespace {
-
-uint32_t Product(std::span<const uint32_t> dims) {
-  uint32_t n = 1;
-  for (uint32_t d : dims) n *= d;
-  return n;
-}
 
 // Operands are self, one index for each leading dim (kNone: all of it), and more. Numbers must not be bools.
 bool NumbersOnly(Lowering& l, std::span<const ValueId> indices) {
@@ -23,69 +18,115 @@ bool NumbersOnly(Lowering& l, std::span<const ValueId> indices) {
   return true;
 }
 
+// The numbers of a constant index counted from the start; a failure is recorded.
+std::vector<int32_t> CountedFromStart(Lowering& l, const Constant& c, uint32_t size) {
+  const std::vector<std::byte> data = l.DataOf(c);
+  const size_t width = ByteSize(c.type.dtype);
+  std::vector<int32_t> numbers(data.size() / width);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    int64_t wide = 0;
+    int32_t narrow = 0;
+    if (width == sizeof wide) std::memcpy(&wide, data.data() + i * width, width);
+    else std::memcpy(&narrow, data.data() + i * width, width), wide = narrow;
+    if (wide < 0) wide += size;
+    if (wide < 0 || wide >= size) l.Fail(StrCat("the constant index '", c.name, "' is out of bounds for a dim of ", size));
+    numbers[i] = static_cast<int32_t>(wide);
+  }
+  return numbers;
+}
+
+// An index of a dim of `size`. QNN does not count numbers below zero from the end, as PyTorch does.
+Id IndexOf(Lowering& l, ValueId v, uint32_t size) {
+  if (const Constant* c = l.ConstantOf(v)) return l.StaticInts(l.DimsOf(v), CountedFromStart(l, *c, size));
+  return l.Once(StrCat("index ", v, " of ", size), [&] {
+    const Id x = l.In(v), zero = l.StaticInts({1}, {0}), length = l.StaticInts({1}, {static_cast<int32_t>(size)});
+    const Id negative = l.Temp(l.dims(x), {abi::DataType::kBool8}), from_end = l.Temp(l.dims(x), kInt32), index = l.Temp(l.dims(x), kInt32);
+    l.Op("ElementWiseLess", {x, zero}, {negative});
+    l.Op("ElementWiseAdd", {x, length}, {from_end});
+    l.Op("ElementWiseSelect", {negative, from_end, x}, {index});
+    return index;
+  });
+}
+
 // Gathering has no form for bools, which are integers on the way.
-void Gather(Lowering& l, const Node& n, std::string_view op, ValueId table, Id index, const QnnParam& param) {
-  const Id x = l.In(table);
-  if (l.qnn_type(x).data_type != abi::DataType::kBool8) return l.Op(op, {x, index}, {l.Out(n.results[0])}, {param});
-  const Id integers = l.Temp(l.dims(x), kInt32), taken = l.Temp(l.DimsOf(n.results[0]), kInt32);
+void Gather(Lowering& l, ValueId data, std::string_view op, Id index, const QnnParam& param, Id to) {
+  const Id x = l.In(data);
+  if (l.qnn_type(x).data_type != abi::DataType::kBool8) return l.Op(op, {x, index}, {to}, {param});
+  const Id integers = l.Temp(l.dims(x), kInt32), taken = l.Temp(l.dims(to), kInt32);
   l.Op("Cast", {x}, {integers});
   l.Op(op, {integers, index}, {taken}, {param});
-  l.Op("Cast", {taken}, {l.Out(n.results[0])});
+  l.Op("Cast", {taken}, {to});
 }
 
-void GatherAt(Lowering& l, const Node& n, ValueId table, ValueId index, size_t axis) {
-  Gather(l, n, "Gather", table, l.In(index), Int("axis", static_cast<int64_t>(axis)));
+// data[:, index], where the whole dims are `axis` many. The library accepts results of 5 dims by an index of several and fails when they run, and it has no
+// indices without dims: both become an index of one dim.
+void GatherRows(Lowering& l, const Node& n, Id index, size_t axis) {
+  const QnnParam param = Int("axis", static_cast<int64_t>(axis));
+  const size_t rank = l.dims(index).size(), result = l.DimsOf(n.results[0]).size();
+  Dims flat = l.DimsOf(n.operands[0]);
+  if (result == flat.size() + rank - 1 && (rank == 1 || result <= 4)) return Gather(l, n.operands[0], "Gather", index, param, l.Out(n.results[0]));
+  flat[axis] = static_cast<uint32_t>(Numel(l.dims(index)));
+  const Id rows = l.Temp(flat, l.TypeOf(n.results[0]));
+  Gather(l, n.operands[0], "Gather", l.Reshape(index, {flat[axis]}), param, rows);
+  l.ReshapeInto(rows, l.Out(n.results[0]));
 }
 
-void Embedding(Lowering& l, const Node& n) { GatherAt(l, n, n.operands[0], n.operands[1], 0); }
+// embedding and index_select take no numbers below zero.
+void Embedding(Lowering& l, const Node& n) { GatherRows(l, n, l.In(n.operands[1]), 0); }
 
 void IndexSelect(Lowering& l, const Node& n) {
   const Result<size_t> axis = NormalizeAxis(GetAttr(n, "dim").Int(), l.type(n.operands[0]).rank());
   if (!axis.ok()) return l.Fail("a selection along a bad dimension");
-  GatherAt(l, n, n.operands[0], n.operands[1], *axis);
+  GatherRows(l, n, l.In(n.operands[1]), *axis);
 }
 
-// The integers of an index as a column [dims..., 1] of the shape that all indices broadcast to.
-Id Column(Lowering& l, Id x, const Dims& to) {
+// The shape that the indices broadcast to, at least one dim; a failure is recorded.
+Dims CommonDims(Lowering& l, std::span<const ValueId> indices) {
+  Shape common;
+  for (ValueId v : indices) {
+    l.DimsOf(v);  // fails on symbolic ones
+    const Result<Shape> both = Broadcast(common, l.type(v).shape);
+    if (both.ok()) common = *both;
+    else l.Fail("indices that do not broadcast");
+  }
+  Dims dims;
+  for (Dim d : common.dims()) dims.push_back(static_cast<uint32_t>(d.constant().value_or(1)));
+  if (dims.empty()) dims.push_back(1);
+  if (Numel(dims) == 0) l.Fail("an index without elements");
+  return dims;
+}
+
+// The integers of `x` repeated to dims that they broadcast to.
+Id Repeated(Lowering& l, Id x, const Dims& to) {
   Dims from = l.dims(x);
   while (from.size() < to.size()) from.insert(from.begin(), 1);
-  std::vector<int64_t> times;
-  bool more = false;
-  for (size_t i = 0; i < to.size(); ++i) {
-    times.push_back(to[i] / from[i]);
-    more |= from[i] != to[i];
-  }
   x = l.Reshape(x, from);
-  if (more) {
-    const Id tiled = l.Temp(to, kInt32);
-    l.Op("Tile", {x}, {tiled}, {Uints("multiples", {static_cast<uint32_t>(times.size())}, times)});
-    x = tiled;
-  }
-  Dims column = to;
+  if (from == to) return x;
+  std::vector<int64_t> times;
+  for (size_t i = 0; i < to.size(); ++i) times.push_back(to[i] / from[i]);
+  const Id tiled = l.Temp(to, kInt32);
+  l.Op("Tile", {x}, {tiled}, {Uints("multiples", {static_cast<uint32_t>(times.size())}, times)});
+  return tiled;
+}
+
+Id AsColumn(Lowering& l, Id x) {
+  Dims column = l.dims(x);
   column.push_back(1);
   return l.Reshape(x, column);
 }
 
 // data[i0[j], i1[j], ...] for indices of the leading dims.
 void GatherSeveral(Lowering& l, const Node& n, std::span<const ValueId> indices) {
-  std::vector<Shape> shapes;
-  Shape common;
-  for (ValueId v : indices) {
-    if (v == kNone) return l.Fail("indexing of several dims at once that are not the first ones");
-    const Result<Shape> both = Broadcast(common, l.type(v).shape);
-    if (!both.ok()) return l.Fail("indices that do not broadcast");
-    common = *both;
-  }
-  Dims to;
-  for (Dim d : common.dims()) to.push_back(static_cast<uint32_t>(d.constant().value_or(0)));
-  if (to.empty()) to.push_back(1);
-  std::vector<Id> columns;
-  for (ValueId v : indices) columns.push_back(Column(l, l.In(v), to));
+  if (std::find(indices.begin(), indices.end(), kNone) != indices.end()) return l.Fail("indexing of several dims at once that are not the first ones");
+  Dims to = CommonDims(l, indices);
+  const Dims data = l.DimsOf(n.operands[0]);
   if (l.failed()) return;
+  std::vector<Id> columns;
+  for (size_t i = 0; i < indices.size(); ++i) columns.push_back(AsColumn(l, Repeated(l, IndexOf(l, indices[i], data[i]), to)));
   to.push_back(static_cast<uint32_t>(columns.size()));
   const Id table = l.Temp(to, kInt32);
   l.Op("Concat", columns, {table}, {Uint("axis", to.size() - 1)});
-  Gather(l, n, "GatherNd", n.operands[0], table, Uint("batch_dims", 0));
+  Gather(l, n.operands[0], "GatherNd", table, Uint("batch_dims", 0), l.Out(n.results[0]));
 }
 
 void Index(Lowering& l, const Node& n) {
@@ -98,71 +139,63 @@ void Index(Lowering& l, const Node& n) {
     axis = i;
   }
   if (axis == indices.size()) return l.Fail("indexing without an index");
-  GatherAt(l, n, n.operands[0], indices[axis], axis);
+  GatherRows(l, n, IndexOf(l, indices[axis], l.DimsOf(n.operands[0])[axis]), axis);
+}
+
+// The numbers of the dims that are taken whole, for each row of a table of indices: [whole dims..., rows, whole].
+Id WholeDims(Lowering& l, const Dims& table) {
+  const size_t whole = table.size() - 1;
+  const uint32_t rows = table.back();
+  std::vector<int32_t> numbers;
+  for (uint32_t i = 0; i < Numel(table); ++i) {
+    uint32_t rest = i / rows;
+    const size_t at = numbers.size();
+    numbers.resize(at + whole);
+    for (size_t d = whole; d-- > 0; rest /= table[d]) numbers[at + d] = static_cast<int32_t>(rest % table[d]);
+  }
+  Dims dims = table;
+  dims.push_back(static_cast<uint32_t>(whole));
+  return l.StaticInts(std::move(dims), numbers);
 }
 
 // What index_put writes: data[a, b, i0[j], i1[j], ...] = values[a, b, j, ...] for leading dims a, b that are taken whole.
 void IndexPut(Lowering& l, const Node& n) {
   if (GetAttr(n, "accumulate").Bool()) return l.Fail("index_put that accumulates");
-  const std::span<const ValueId> indices(n.operands.begin() + 1, n.operands.end() - 1);
+  std::span<const ValueId> indices(n.operands.begin() + 1, n.operands.end() - 1);
   if (!NumbersOnly(l, indices)) return;
-  const Id self = l.In(n.operands[0]);
-  Id values = l.In(n.operands.back());
+  const Id self = l.In(n.operands[0]), values = l.In(n.operands.back());
   const Dims data = l.dims(self);
-  size_t whole = 0, end = indices.size();
-  while (end > 0 && indices[end - 1] == kNone) --end;
-  while (whole < end && indices[whole] == kNone) ++whole;
-  if (whole == end) return l.Fail("index_put without an index");
-  if (std::find(indices.begin() + static_cast<ptrdiff_t>(whole), indices.begin() + static_cast<ptrdiff_t>(end), kNone) !=
-      indices.begin() + static_cast<ptrdiff_t>(end))
-    return l.Fail("index_put with a whole dim between indices");
-  Dims broadcast;
-  for (size_t i = whole; i < end; ++i) {
-    const Dims d = l.DimsOf(indices[i]);
-    if (broadcast.empty()) broadcast = d;
-    if (Product(d) != 1 && Product(d) != Product(broadcast)) return l.Fail("index_put with indices of different shapes");
-    if (Product(d) > Product(broadcast)) broadcast = d;
-  }
-  const uint32_t rows = Product(broadcast), depth = static_cast<uint32_t>(end);
+  while (!indices.empty() && indices.back() == kNone) indices = indices.first(indices.size() - 1);
+  const size_t end = indices.size();
+  const size_t whole = static_cast<size_t>(std::find_if(indices.begin(), indices.end(), [](ValueId v) { return v != kNone; }) - indices.begin());
+  indices = indices.subspan(whole);
+  if (indices.empty()) return l.Fail("index_put without an index");
+  if (std::find(indices.begin(), indices.end(), kNone) != indices.end()) return l.Fail("index_put with a whole dim between indices");
+  const Dims common = CommonDims(l, indices);
+  if (l.failed()) return;
   // The table of indices: [whole dims..., rows, depth].
   Dims table(data.begin(), data.begin() + static_cast<ptrdiff_t>(whole));
-  table.push_back(rows);
-  const uint32_t count = Product(table);
+  table.push_back(static_cast<uint32_t>(Numel(common)));
   std::vector<Id> columns;
-  if (whole > 0) {
-    std::vector<int32_t> numbers;
-    for (uint32_t i = 0; i < count; ++i) {
-      uint32_t rest = i / rows;
-      std::vector<int32_t> at(whole);
-      for (size_t d = whole; d-- > 0;) {
-        at[d] = static_cast<int32_t>(rest % data[d]);
-        rest /= data[d];
-      }
-      numbers.insert(numbers.end(), at.begin(), at.end());
-    }
-    Dims dims = table;
-    dims.push_back(static_cast<uint32_t>(whole));
-    columns.push_back(l.StaticInts(std::move(dims), numbers));
-  }
+  if (whole > 0) columns.push_back(WholeDims(l, table));
   for (size_t i = whole; i < end; ++i) {
-    const Id x = l.In(indices[i]);
-    Dims dims(whole, 1);
-    dims.push_back(Product(l.dims(x)));
-    columns.push_back(Column(l, l.Reshape(x, dims), table));
+    Dims row(whole, 1);
+    row.push_back(table.back());
+    const Id x = l.Reshape(Repeated(l, IndexOf(l, indices[i - whole], data[i]), common), row);
+    columns.push_back(AsColumn(l, Repeated(l, x, table)));
   }
   Id where = columns[0];
   if (columns.size() > 1) {
     Dims dims = table;
-    dims.push_back(depth);
+    dims.push_back(static_cast<uint32_t>(end));
     where = l.Temp(dims, kInt32);
     l.Op("Concat", columns, {where}, {Uint("axis", dims.size() - 1)});
   }
   // The values: [whole dims..., rows, the other dims of data...].
   Dims update = table;
   update.insert(update.end(), data.begin() + static_cast<ptrdiff_t>(end), data.end());
-  if (Product(l.dims(values)) != Product(update)) return l.Fail("index_put of values that must be broadcast");
-  values = l.Reshape(values, update);
-  l.Op("ScatterNd", {self, where, values}, {l.Out(n.results[0])});
+  if (Numel(l.dims(values)) != Numel(update)) return l.Fail("index_put of values that must be broadcast");
+  l.Op("ScatterNd", {self, where, l.Reshape(values, update)}, {l.Out(n.results[0])});
 }
 
 }  // namespace

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include "backends/qnn/lowering.h"
 #include "ops/infer_util.h"
 
@@ -85,6 +88,8 @@ void Cat(Lowering& l, const Node& n) {
   for (ValueId v : n.operands) {
     if (l.type(v).rank() != rank) return l.Fail("a concatenation of tensors of different ranks");
     parts.push_back(l.In(v, order));
+    // The library accepts them and fails when the graph is finalized.
+    if (l.qnn_type(parts.back()).data_type != l.TypeOf(n.results[0]).data_type) return l.Fail("a concatenation of tensors of different types");
   }
   const size_t at = !last ? *axis : *axis == 0 ? 0 : *axis == 1 ? rank - 1 : *axis - 1;
   if (parts.size() == 1) return l.ReshapeInto(parts[0], l.Out(n.results[0], order));
@@ -122,10 +127,16 @@ void ConstantPad(Lowering& l, const Node& n) {
   }
   const QnnType type = l.qnn_type(x);
   const double value = GetAttr(n, "value").Number();
+  if (!std::isfinite(value)) return l.Fail("a padding with a number that is not finite");
   std::vector<QnnParam> params = {Uint("scheme", 0), Uints("pad_amount", {static_cast<uint32_t>(rank), 2}, std::move(amount))};
   // Of fixed-point numbers it is an integer of theirs.
-  if (type.quantized) params.push_back(Int("pad_constant_value", static_cast<int64_t>(value / static_cast<double>(type.scale)) + type.zero_point));
-  else params.push_back(Float("pad_constant_value", value));
+  if (type.quantized) {
+    const StoredRange range = RangeOf(type.data_type);
+    const double stored = std::nearbyint(value / static_cast<double>(type.scale)) + type.zero_point;
+    params.push_back(Int("pad_constant_value", static_cast<int64_t>(std::clamp<double>(stored, range.least, range.most))));
+  } else {
+    params.push_back(Float("pad_constant_value", value));
+  }
   l.Op("Pad", {x}, {l.Out(n.results[0], order)}, params);
 }
 

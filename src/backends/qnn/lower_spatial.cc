@@ -6,24 +6,6 @@
 namespace dovetail::qnn {
 namespace {
 
-// Window arguments of one or two spatial dims as two; a failure is recorded.
-Window ReadWindow(Lowering& l, const Node& n, size_t spatial, const std::array<int64_t, 2>& kernel, bool has_dilation, int64_t stride) {
-  Window w;
-  for (size_t i = 0; i < spatial; ++i) {
-    WindowDim& d = w[2 - spatial + i];
-    d.kernel = kernel[i];
-    const auto read = [&](std::string_view name, int64_t fallback, int64_t min) {
-      const Result<int64_t> v = WindowArg(GetAttr(n, name), i, spatial, fallback, min, name);
-      if (!v.ok()) l.Fail(std::string(v.status().message()));
-      return v.ok() ? *v : fallback;
-    };
-    d.stride = read("stride", stride ? stride : d.kernel, 1);
-    d.padding = read("padding", 0, 0);
-    if (has_dilation) d.dilation = read("dilation", 1, 1);
-  }
-  return w;
-}
-
 std::vector<QnnParam> Placement(const Window& w, std::string_view filter = {}) {
   std::vector<QnnParam> params = {Uints("stride", {2}, {w[0].stride, w[1].stride}),
                                   Uints("pad_amount", {2, 2}, {w[0].padding, w[0].padding, w[1].padding, w[1].padding})};
@@ -84,7 +66,10 @@ void Convolution(Lowering& l, const Node& n) {
   if (quantized && (GetOperand(n, "input_scale") != kNone || !l.type(input).per_tensor())) return l.Fail("a convolution whose input is not of fixed point");
   const Filter f = ReadFilter(l, n, weight->type.shape);
   if (l.failed()) return;
-  const Window w = ReadWindow(l, n, f.spatial, f.spatial == 2 ? std::array<int64_t, 2>{f.kh, f.kw} : std::array<int64_t, 2>{f.kw, 1}, true, 1);
+  const int64_t kernel[] = {f.kh, f.kw};
+  const Result<Window> window = ReadWindow(std::span(kernel).last(f.spatial), GetAttr(n, "stride"), GetAttr(n, "padding"), &GetAttr(n, "dilation"), 1);
+  if (!window.ok()) return l.Fail(std::string(window.status().message()));
+  const Window& w = *window;
   const Dims result = l.DimsOf(n.results[0]);
   Id x;
   if (f.spatial == 2) {
@@ -101,19 +86,20 @@ void Convolution(Lowering& l, const Node& n) {
     q.bits = weight->type.quant.bits;
     const Constant* scale = l.ConstantOf(GetOperand(n, "weight_scale"));
     if (!scale) return l.Fail("a quantized convolution whose scales are not constants");
-    if (f.transposed && f.groups > 1) return l.Fail("a grouped transposed convolution with a scale per channel");
     q.scales = l.FloatsOf(*scale);
     q.make = [&l, weight, f] { return Turned(l.DataOf(*weight), f, 1); };
-    operands.push_back(l.Weight(q, weight->name));
+    operands.push_back(l.Once(KeyOf(l, *weight, *scale, f.transposed ? "transposed" : "filter"), [&] { return l.Weight(q, weight->name); }));
     if (b) operands.push_back(l.Bias(*b, l.qnn_type(x).scale, q.scales));
   } else {
-    operands.push_back(l.Static(f.dims(), l.TypeOf(GetOperand(n, "weight")), Turned(l.DataOf(*weight), f, sizeof(float))));
+    operands.push_back(l.Static(f.dims(), l.TypeOf(GetOperand(n, "weight")), [&] { return Turned(l.DataOf(*weight), f, ByteSize(weight->type.dtype)); }));
     if (b) operands.push_back(l.In(bias));
   }
   std::vector<QnnParam> params = Placement(w);
   if (!f.transposed) params.push_back(Uints("dilation", {2}, {w[0].dilation, w[1].dilation}));
   if (!f.depthwise) params.push_back(Uint("group", f.groups));
   if (f.transposed) {
+    // Seen on the simulator of SDK 2.51: the second group's results are wrong.
+    if (f.groups > 1) return l.Fail("a grouped transposed convolution");
     if (w[0].dilation != 1 || w[1].dilation != 1) return l.Fail("a transposed convolution with dilation");
     std::vector<int64_t> extra(2, 0);
     for (size_t i = 0; i < f.spatial; ++i) extra[2 - f.spatial + i] = GetAttr(n, "output_padding").IntAt(i);
@@ -130,10 +116,16 @@ void Pool(Lowering& l, const Node& n) {
   const bool max = n.op == OpId::kMaxPool2dWithIndices;
   if (l.type(n.operands[0]).rank() != 4) return l.Fail("a pooling of a tensor that has not 4 dims");
   if (max && l.graph().CountUses()[n.results[1]] != 0) return l.Fail("a pooling whose indices are used");
-  const Attr& kernel = GetAttr(n, "kernel_size");
-  const Window w = ReadWindow(l, n, 2, {kernel.IntAt(0), kernel.IntAt(1)}, max, 0);
+  const int64_t kernel[] = {GetAttr(n, "kernel_size").IntAt(0), GetAttr(n, "kernel_size").IntAt(1)};
+  const Result<Window> window = ReadWindow(kernel, GetAttr(n, "stride"), GetAttr(n, "padding"), max ? &GetAttr(n, "dilation") : nullptr, 0);
+  if (!window.ok()) return l.Fail(std::string(window.status().message()));
+  const Window& w = *window;
   if (w[0].dilation != 1 || w[1].dilation != 1) return l.Fail("a pooling with dilation");
   if (!max && !GetAttr(n, "divisor_override").is_none()) return l.Fail("an average pooling with divisor_override");
+  const Dims from = l.DimsOf(n.operands[0]), to = l.DimsOf(n.results[0]);
+  for (size_t i = 0; i < 2; ++i)
+    if (!max && (to[2 + i] - 1) * w[i].stride + w[i].kernel > from[2 + i] + 2 * w[i].padding)
+      return l.Fail("an average with ceil_mode whose last window is not whole");
   std::vector<QnnParam> params = Placement(w, "filter_size");
   params.push_back(Uint("rounding_mode", GetAttr(n, "ceil_mode").Bool() ? 1 : 0));
   if (!max) params.push_back(Bool("count_pad_for_edges", GetAttr(n, "count_include_pad").Bool()));
@@ -143,9 +135,12 @@ void Pool(Lowering& l, const Node& n) {
 void Upsample(Lowering& l, const Node& n) {
   const bool bilinear = n.op == OpId::kUpsampleBilinear2d;
   const bool corners = bilinear && GetAttr(n, "align_corners").Bool();
-  std::vector<QnnParam> params = {Bool("align_corners", corners)};
-  if (bilinear) params.push_back(Bool("half_pixel_centers", !corners));
-  else params.push_back(Bool("half_pixel_centers", false));
+  // QNN steps by the ratio of the sizes.
+  const Dims from = l.DimsOf(n.operands[0]), to = l.DimsOf(n.results[0]);
+  if (const auto* factors = GetAttr(n, "scale_factors").get<std::vector<double>>(); factors && !corners)
+    for (size_t i = 0; i < 2; ++i)
+      if ((*factors)[i] * from[2 + i] != to[2 + i]) return l.Fail(StrCat("a resize by a factor of ", FormatDouble((*factors)[i]), " to a size that is rounded"));
+  const std::vector<QnnParam> params = {Bool("align_corners", corners), Bool("half_pixel_centers", bilinear && !corners)};
   const std::string_view op = bilinear ? "ResizeBilinear" : "ResizeNearestNeighbor";
   l.Op(op, {l.In(n.operands[0], Order::kChannelsLast)}, {l.Out(n.results[0], Order::kChannelsLast)}, params);
 }

@@ -1,7 +1,5 @@
 #include "backends/qnn/lowering.h"
 
-#include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/check.h"
@@ -27,18 +25,7 @@ QnnType StoredType(const TensorType& t, std::string* problem) {
   }
 }
 
-template <class T>
-std::vector<std::byte> Bytes(const std::vector<T>& values) {
-  std::vector<std::byte> bytes(values.size() * sizeof(T));
-  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
-size_t Count(const Dims& dims) {
-  size_t n = 1;
-  for (uint32_t d : dims) n *= d;
-  return n;
-}
+}  // namespace
 
 size_t Width(abi::DataType t) {
   switch (t) {
@@ -56,25 +43,14 @@ size_t Width(abi::DataType t) {
   }
 }
 
-// Elements of `width` bytes, turned to the order of dims that `perm` names.
-std::vector<std::byte> Permuted(const std::vector<std::byte>& from, const Dims& dims, const std::vector<uint32_t>& perm, size_t width) {
-  std::vector<std::byte> to(from.size());
-  std::vector<size_t> stride(dims.size(), 1), step(dims.size()), index(dims.size(), 0);
-  for (size_t i = dims.size() - 1; i-- > 0;) stride[i] = stride[i + 1] * dims[i + 1];
-  for (size_t i = 0; i < dims.size(); ++i) step[i] = stride[perm[i]];
-  for (size_t n = 0; n < Count(dims); ++n) {
-    size_t source = 0;
-    for (size_t i = 0; i < dims.size(); ++i) source += index[i] * step[i];
-    std::memcpy(to.data() + n * width, from.data() + source * width, width);
-    for (size_t i = dims.size(); i-- > 0;) {
-      if (++index[i] < dims[perm[i]]) break;
-      index[i] = 0;
-    }
+StoredRange RangeOf(abi::DataType t) {
+  switch (t) {
+    case abi::DataType::kSfixed8: return {-128, 127};
+    case abi::DataType::kUfixed16: return {0, 65535};
+    case abi::DataType::kSfixed16: return {-32768, 32767};
+    default: return {0, 255};
   }
-  return to;
 }
-
-}  // namespace
 
 QnnParam Uint(std::string name, uint64_t v) { return {std::move(name), QnnParam::Kind::kUint32, static_cast<double>(v)}; }
 QnnParam Int(std::string name, int64_t v) { return {std::move(name), QnnParam::Kind::kInt32, static_cast<double>(v)}; }
@@ -103,47 +79,26 @@ void Lowering::Fail(std::string reason) {
   if (!failed()) reason_ = std::move(reason);
 }
 
-std::string Lowering::Unique(std::string_view name) {
-  const int count = names_[std::string(name)]++;
-  return count == 0 ? std::string(name) : StrCat(name, ".", count);
+std::string Lowering::Unique(std::string name) {
+  int& count = names_[name];
+  if (count++ == 0) return name;
+  std::string unique;
+  do unique = StrCat(name, ".", count++ - 1);
+  while (!names_.try_emplace(unique, 1).second);
+  return unique;
 }
 
 Id Lowering::NewTensor(std::string name, Dims dims, QnnType type, abi::TensorKind kind) {
   tensors_.emplace_back();
   TensorData& t = tensors_.back();
-  t.name = Unique(name);
+  t.name = Unique(std::move(name));
   t.dims = std::move(dims);
   t.type = type;
-  t.kind = kind;
-  if (Count(t.dims) == 0) Fail("a tensor without elements");
-  t.abi.version = 1;
-  abi::TensorV1& v = t.abi.v1;
-  v.name = t.name.c_str();
-  v.kind = kind;
-  v.data_type = type.data_type;
-  v.rank = static_cast<uint32_t>(t.dims.size());
-  v.dims = t.dims.data();
-  v.quantize.definition = abi::kUndefined;
-  v.quantize.encoding = abi::Encoding::kUndefined;
-  if (type.quantized) {
-    v.quantize.definition = abi::kQuantizeDefined;
-    v.quantize.encoding = abi::Encoding::kScaleOffset;
-    v.quantize.scale_offset = {type.scale, -type.zero_point};
-  }
+  if (Numel(t.dims) == 0) Fail("a tensor without elements");
+  const std::optional<abi::ScaleOffset> quantization =
+      type.quantized ? std::optional(abi::ScaleOffset{type.scale, -type.zero_point}) : std::nullopt;
+  t.abi = MakeTensor(t.name.c_str(), kind, type.data_type, quantization, t.dims);
   return static_cast<Id>(tensors_.size() - 1);
-}
-
-void Lowering::SetData(TensorData& t, size_t size, const std::function<std::vector<std::byte>()>& make) {
-  if (checking() && size > 4096) {
-    // The library looks at types, not at large weights.
-    t.zeros = {std::calloc(size, 1), std::free};
-    t.abi.v1.buffer = {t.zeros.get(), static_cast<uint32_t>(size)};
-    if (!t.zeros) Fail("out of memory");
-    return;
-  }
-  t.data = make();
-  if (t.data.size() != size) return Fail(StrCat("constant '", t.name, "' has ", t.data.size(), " bytes in place of ", size));
-  t.abi.v1.buffer = {t.data.data(), static_cast<uint32_t>(size)};
 }
 
 void Lowering::Create(Id id) {
@@ -159,7 +114,8 @@ Dims Lowering::DimsOf(ValueId v) {
   Dims dims;
   for (Dim d : type(v).shape.dims()) {
     if (!d.is_constant()) {
-      Fail(StrCat("a tensor of shape [", type(v).shape.ToString(), "]; its graphs are of fixed shapes: give them with --input-shape, or export without dynamic_shapes"));
+      Fail(StrCat("a tensor of shape [", type(v).shape.ToString(),
+                  "]; its graphs are of fixed shapes: give them with --input-shape, or export without dynamic_shapes"));
       dims.push_back(1);
     } else if (d.value() > UINT32_MAX) {
       Fail(StrCat("a tensor of shape [", type(v).shape.ToString(), "]"));
@@ -180,109 +136,6 @@ QnnType Lowering::TypeOf(ValueId v) {
 }
 
 Id Lowering::Temp(Dims dims, QnnType type) { return NewTensor("t", std::move(dims), type, abi::TensorKind::kNative); }
-
-Id Lowering::Static(Dims dims, QnnType type, std::vector<std::byte> data) {
-  const Id id = NewTensor("c", std::move(dims), type, abi::TensorKind::kStatic);
-  const size_t size = data.size();
-  SetData(tensors_[id], size, [&] { return std::move(data); });
-  return id;
-}
-
-Id Lowering::StaticInts(Dims dims, const std::vector<int32_t>& values) { return Static(std::move(dims), kInt32, Bytes(values)); }
-
-Id Lowering::Weight(const QnnWeight& w, std::string_view name) {
-  const std::string key(name);
-  if (auto it = weights_.find(key); it != weights_.end()) return it->second;
-  const Id id = NewTensor(key, w.dims, {abi::DataType::kSfixed8}, abi::TensorKind::kStatic);
-  TensorData& t = tensors_[id];
-  abi::QuantizeParams& q = t.abi.v1.quantize;
-  q.definition = abi::kQuantizeDefined;
-  for (float s : w.scales) t.scales.push_back({s, 0});
-  const uint32_t channels = static_cast<uint32_t>(w.scales.size());
-  if (!w.block_factors.empty()) {
-    t.factors = w.block_factors;
-    t.blocks = {w.axis, t.scales.data(), static_cast<uint32_t>(t.factors.size() / channels), 4, 0, {t.factors.data()}};
-    q.encoding = abi::Encoding::kBlockwiseExpansion;
-    q.blockwise = &t.blocks;
-  } else if (w.bits == 4) {
-    t.bw_scales = w.scales;
-    q.encoding = abi::Encoding::kBwAxisScaleOffset;
-    q.bw_axis = {4, w.axis, channels, t.bw_scales.data(), nullptr};
-  } else {
-    q.encoding = abi::Encoding::kAxisScaleOffset;
-    q.axis = {w.axis, channels, t.scales.data()};
-  }
-  SetData(t, Count(w.dims), w.make);
-  weights_.emplace(key, id);
-  return id;
-}
-
-Id Lowering::Bias(const Constant& bias, float input_scale, const std::vector<float>& scales) {
-  const std::vector<float> real = FloatsOf(bias);
-  if (real.size() != scales.size()) {
-    Fail("a bias of another length than its weight");
-    return kNoId;
-  }
-  const Id id = NewTensor(bias.name, {static_cast<uint32_t>(real.size())}, {abi::DataType::kSfixed32}, abi::TensorKind::kStatic);
-  TensorData& t = tensors_[id];
-  std::vector<int32_t> integers(real.size());
-  for (size_t i = 0; i < real.size(); ++i) {
-    t.scales.push_back({input_scale * scales[i], 0});
-    const double steps = std::nearbyint(static_cast<double>(real[i]) / static_cast<double>(t.scales[i].scale));
-    if (!(std::abs(steps) < 0x1p31)) Fail("a bias too large for its layer's scales");
-    else integers[i] = static_cast<int32_t>(steps);
-  }
-  t.abi.v1.quantize.definition = abi::kQuantizeDefined;
-  t.abi.v1.quantize.encoding = abi::Encoding::kAxisScaleOffset;
-  t.abi.v1.quantize.axis = {0, static_cast<uint32_t>(t.scales.size()), t.scales.data()};
-  SetData(t, integers.size() * sizeof(int32_t), [&] { return Bytes(integers); });
-  return id;
-}
-
-std::vector<std::byte> Lowering::DataOf(const Constant& c) {
-  std::vector<std::byte> data(c.nbytes());
-  if (c.data_known) c.CopyTo(data.data());
-  else Fail(StrCat("constant '", c.name, "' without data"));
-  return data;
-}
-
-std::vector<float> Lowering::FloatsOf(const Constant& c) {
-  std::vector<float> values(c.nbytes() / sizeof(float));
-  if (c.type.dtype != DType::kF32) {
-    Fail(StrCat("constant '", c.name, "' is not of f32"));
-    return values;
-  }
-  if (c.data_known) c.CopyTo(reinterpret_cast<std::byte*>(values.data()));
-  else Fail(StrCat("constant '", c.name, "' without data"));
-  return values;
-}
-
-Id Lowering::ConstantIn(ValueId v, const Constant& c, Order order) {
-  Dims dims = DimsOf(v);
-  const QnnType type = TypeOf(v);
-  const bool narrow = c.type.dtype == DType::kI64;
-  const bool turn = order == Order::kChannelsLast;
-  if (turn)
-    while (dims.size() < 4) dims.insert(dims.begin(), 1);
-  const Dims plain = dims;
-  if (turn) dims = {plain[0], plain[2], plain[3], plain[1]};
-  const Id id = NewTensor(c.name.empty() ? "c" : c.name, dims, type, abi::TensorKind::kStatic);
-  SetData(tensors_[id], Count(dims) * Width(type.data_type), [&] {
-    std::vector<std::byte> data = DataOf(c);
-    if (narrow) {
-      std::vector<int32_t> values(data.size() / sizeof(int64_t));
-      for (size_t i = 0; i < values.size(); ++i) {
-        int64_t wide;
-        std::memcpy(&wide, data.data() + i * sizeof wide, sizeof wide);
-        if (wide != static_cast<int32_t>(wide)) Fail(StrCat("constant '", c.name, "' has a number beyond 32 bits"));
-        values[i] = static_cast<int32_t>(wide);
-      }
-      data = Bytes(values);
-    }
-    return turn ? Permuted(data, plain, ToChannelsLast(4), Width(type.data_type)) : data;
-  });
-  return id;
-}
 
 Id Lowering::In(ValueId v, Order order) {
   if (auto it = bound_.find({v, order}); it != bound_.end()) return it->second;
@@ -323,7 +176,7 @@ bool Lowering::OnlyChannelsLast(ValueId v) const { return bound_.contains({v, Or
 
 Id Lowering::Reshape(Id x, const Dims& to) {
   if (dims(x) == to) return x;
-  if (Count(dims(x)) != Count(to)) Fail("a reshape to another number of elements");
+  if (Numel(dims(x)) != Numel(to)) Fail("a reshape to another number of elements");
   const Id y = Temp(to, qnn_type(x));
   ReshapeInto(x, y);
   return y;
@@ -350,8 +203,8 @@ void Lowering::Op(std::string_view op, const std::vector<Id>& inputs, const std:
     a.name = p.name.c_str();
     if (p.kind == QnnParam::Kind::kUints || p.kind == QnnParam::Kind::kInts) {
       const bool is_signed = p.kind == QnnParam::Kind::kInts;
-      std::vector<uint32_t> words(p.numbers.begin(), p.numbers.end());
-      const Id id = Static(p.dims, {is_signed ? abi::DataType::kInt32 : abi::DataType::kUint32}, Bytes(words));
+      const std::vector<uint32_t> words(p.numbers.begin(), p.numbers.end());
+      const Id id = Static(p.dims, {is_signed ? abi::DataType::kInt32 : abi::DataType::kUint32}, [&] { return Bytes(words); });
       Create(id);
       a.kind = 1;
       a.tensor = tensors_[id].abi;
@@ -375,7 +228,7 @@ void Lowering::Op(std::string_view op, const std::vector<Id>& inputs, const std:
   };
   std::vector<abi::Tensor> in = take(inputs), out = take(outputs);
   if (failed()) return;
-  const std::string name = Unique(op), type(op);
+  const std::string name = Unique(std::string(op)), type(op);
   abi::OpConfig config;
   std::memset(static_cast<void*>(&config), 0, sizeof config);
   config.version = 1;
@@ -388,22 +241,28 @@ void Lowering::Op(std::string_view op, const std::vector<Id>& inputs, const std:
   if (!s.ok()) Fail(StrCat("no ", op, " of these types: ", s.message()));
 }
 
+// ExecuTorch's runtime finds the arguments by names of this form, and takes what has mutbuf_ in its name for a state inside the delegate.
+std::string Lowering::ArgumentName(std::string_view side, size_t index, ValueId v) {
+  std::string name = graph_.value(v).name;
+  for (size_t at; (at = name.find("mutbuf_")) != std::string::npos;) name.erase(at + 6, 1);
+  return StrCat(side, "_", index, "_", name);
+}
+
 void Lowering::BindArguments() {
   DT_CHECK(!checking());
-  // ExecuTorch's runtime finds the arguments by names of this form.
   size_t count = 0;
   for (ValueId v : graph_.inputs) {
     std::string problem;
     const QnnType stored = StoredType(type(v), &problem);
     if (!problem.empty()) return Fail(problem);
-    const Id id = NewTensor(StrCat("input_", count++, "_", graph_.value(v).name), DimsOf(v), stored, abi::TensorKind::kAppWrite);
+    const Id id = NewTensor(ArgumentName("input", count++, v), DimsOf(v), stored, abi::TensorKind::kAppWrite);
     Create(id);
     bound_[{v, Order::kPlain}] = id;
   }
   count = 0;
   for (ValueId v : graph_.outputs) {
     std::string problem;
-    const Id id = NewTensor(StrCat("output_", count++, "_", graph_.value(v).name), DimsOf(v), StoredType(type(v), &problem), abi::TensorKind::kAppRead);
+    const Id id = NewTensor(ArgumentName("output", count++, v), DimsOf(v), StoredType(type(v), &problem), abi::TensorKind::kAppRead);
     if (!problem.empty()) return Fail(problem);
     Create(id);
     if (!outputs_.emplace(v, id).second) return Fail("one value that leaves the region twice");
@@ -422,9 +281,8 @@ void Lowering::Finish() {
   outputs_.clear();
   for (const auto& [v, output] : left) {
     if (failed()) return;
-    if (OnlyChannelsLast(v)) {
-      const Id x = bound_.at({v, Order::kChannelsLast});
-      TransposeInto(x, ToPlain(dims(x).size()), output);
+    if (const auto it = bound_.find({v, Order::kChannelsLast}); OnlyChannelsLast(v) && qnn_type(it->second) == qnn_type(output)) {
+      TransposeInto(it->second, ToPlain(dims(it->second).size()), output);
     } else if (const Id x = In(v); qnn_type(x) == qnn_type(output)) {
       ReshapeInto(x, output);
     } else {

@@ -9,10 +9,12 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "backends/qnn/api/library.h"
+#include "backends/qnn/api/tensor.h"
 #include "ir/graph.h"
 
 namespace dovetail::qnn {
@@ -34,6 +36,18 @@ struct QnnType {
   friend bool operator==(const QnnType&, const QnnType&) = default;
 };
 inline constexpr QnnType kInt32{abi::DataType::kInt32};
+
+template <class T>
+std::vector<std::byte> Bytes(const std::vector<T>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+size_t Width(abi::DataType t);  // of an element in bytes
+// What a fixed-point type can store.
+struct StoredRange {
+  int32_t least, most;
+};
+StoredRange RangeOf(abi::DataType t);
 
 // A parameter of an operator.
 struct QnnParam {
@@ -89,9 +103,12 @@ class Lowering {
   Dims DimsOf(ValueId v);     // at least one; fails on symbolic ones
 
   Id Temp(Dims dims, QnnType type);
-  Id Static(Dims dims, QnnType type, std::vector<std::byte> data);
+  // `make` gives the elements. Where only types are checked, large ones are not made.
+  Id Static(Dims dims, QnnType type, const std::function<std::vector<std::byte>()>& make);
   Id StaticInts(Dims dims, const std::vector<int32_t>& values);
   Id Weight(const QnnWeight& weight, std::string_view name);
+  // What `make` makes, which is done at the first call with this key.
+  Id Once(const std::string& key, const std::function<Id()>& make);
   // In units of input scale times weight scale, i32.
   Id Bias(const Constant& bias, float input_scale, const std::vector<float>& scales);
   std::vector<std::byte> DataOf(const Constant& c);  // row-major; without data it fails
@@ -116,7 +133,6 @@ class Lowering {
     std::string name;
     Dims dims;
     QnnType type;
-    abi::TensorKind kind = abi::TensorKind::kNative;
     std::vector<std::byte> data;
     std::unique_ptr<void, void (*)(void*)> zeros{nullptr, nullptr};  // in place of data when checking
     std::vector<abi::ScaleOffset> scales;
@@ -128,10 +144,11 @@ class Lowering {
   };
 
   Id NewTensor(std::string name, Dims dims, QnnType type, abi::TensorKind kind);
-  void SetData(TensorData& t, size_t size, const std::function<std::vector<std::byte>()>& make);
+  void SetData(TensorData& t, const std::function<std::vector<std::byte>()>& make);
   void Create(Id id);
   Id ConstantIn(ValueId v, const Constant& c, Order order);
-  std::string Unique(std::string_view name);
+  std::string Unique(std::string name);
+  std::string ArgumentName(std::string_view side, size_t index, ValueId v);
 
   const Module& module_;
   const Graph& graph_;
@@ -141,9 +158,12 @@ class Lowering {
   std::deque<TensorData> tensors_;
   std::map<std::pair<ValueId, Order>, Id> bound_;
   std::map<ValueId, Id> outputs_;  // not yet made
-  std::map<std::string, int> names_;
-  std::map<std::string, Id> weights_;
+  std::map<std::string, int> names_;  // how often each was asked for
+  std::map<std::string, Id> once_;
 };
+
+// Of Once: the weight with these scales in one arrangement of its elements.
+std::string KeyOf(const Lowering& l, const Constant& weight, const Constant& scale, std::string_view layout);
 
 // One function per operator.
 using LowerFn = void (*)(Lowering&, const Node&);
