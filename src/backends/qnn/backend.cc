@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "backends/qnn/angles.h"
 #include "backends/qnn/lowering.h"
 #include "format/qnn_blob.h"
 #include "ops/infer_util.h"
@@ -22,6 +23,7 @@ Status Check(const Device& device, const Module& module, const Graph& graph, con
   if (node.op == OpId::kConst) return OkStatus();
   const LowerFn lower = FindLowering(node.op);
   if (!lower) return Unsupported("QNN: no lowering of ", GetOp(node.op).name);
+  if (IsAngleOfPositions(graph, node)) return Unsupported("QNN: an angle made of positions, which 16 bits do not hold");
   Lowering checking(module, graph, device, nullptr);
   lower(checking, node);
   return checking.status();

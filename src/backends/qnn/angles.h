@@ -1,0 +1,12 @@
+// Rotary embeddings that a model computes from positions: position times frequency, and sine and cosine of that.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace dovetail::qnn {
+
+// Whether the node is on a way from integers to a sine or cosine of them. The processor computes f32 in 16 bits, whose steps between 256 and 512 are a quarter
+// of a radian: there the result would mean nothing.
+bool IsAngleOfPositions(const Graph& graph, const Node& node);
+
+}  // namespace dovetail::qnn
