@@ -98,7 +98,8 @@ Status Compare(CompareFlags& flags, bool json) {
 void AddCompare(Context& context) {
   auto flags = std::make_shared<CompareFlags>();
   CLI::App* verb =
-      AddVerb(context, "compare", "compares a .pte with the float model: outputs, and its layers from the worst", [flags, &context] { return Compare(*flags, context.json); });
+      AddVerb(context, "compare", "compares a .pte with the float model: outputs, and its layers from the worst",
+              [flags, &context] { return Compare(*flags, context.json); });
   flags->compile.AddTo(verb);
   verb->add_option("PROGRAM", flags->program, "the .pte that was compiled from it")->required();
   verb->add_option("CALL", flags->calls, ".npz or .safetensors files, one call each, in order")->required();

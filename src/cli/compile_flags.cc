@@ -10,13 +10,15 @@ void CompileFlags::AddTo(CLI::App* verb) {
   std::vector<std::string> schemes = {"none"};
   for (const Scheme& s : Schemes()) schemes.emplace_back(s.name);
   verb->add_option("--quantize", quantize, "quantization scheme")->capture_default_str()->check(CLI::IsMember(schemes));
-  verb->add_option("--state", state, "how states (a KV cache) are stored: float or int8; the qnn schemes have their own")->capture_default_str()->check(CLI::IsMember({"float", "int8"}));
+  verb->add_option("--state", state, "how states (a KV cache) are stored: float or int8; the qnn schemes have their own")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"float", "int8"}));
   verb->add_option("--calibrate", calibrate,
                    "npz or safetensors files, or folders of them, one call each, in order; a call goes on from the states that the last one left");
   verb->add_option("--keep-float", keep_float, "module paths and states to leave unquantized, with * for any characters (repeatable)");
   verb->add_option("--external-weights", not_built["--external-weights"], "not in this version");
   verb->add_option("--backend", backends, "backends in order of preference")->capture_default_str();
-  qnn.AddTo(verb);
+  qnn.AddTo(verb, "for the backend qnn: the SoC to compile for, such as SM8650");
   verb->add_option("--runtime", runtime, "dovetail, or executorch for a program that the stock ExecuTorch runtime loads")
       ->capture_default_str()
       ->check(CLI::IsMember({"dovetail", "executorch"}));

@@ -34,9 +34,9 @@ void QnnFlags::AddLibraryTo(CLI::App* verb) {
       ->type_name("PATH");
 }
 
-void QnnFlags::AddTo(CLI::App* verb) {
+void QnnFlags::AddTo(CLI::App* verb, const char* soc) {
   AddLibraryTo(verb);
-  verb->add_option("--soc", options.soc, "for QNN: refuse a program that was not compiled for this SoC, such as SM8650")->type_name("NAME");
+  verb->add_option("--soc", options.soc, soc)->type_name("NAME");
 }
 
 InstanceOptions OptionsWith(unsigned threads) {

@@ -27,7 +27,7 @@ struct WeightsFlags {
 // --qnn-lib and --soc.
 struct QnnFlags {
   QnnOptions options;
-  void AddTo(CLI::App* verb);
+  void AddTo(CLI::App* verb, const char* soc = "for QNN: refuse a program that was not compiled for this SoC, such as SM8650");
   void AddLibraryTo(CLI::App* verb);  // --qnn-lib only
 };
 

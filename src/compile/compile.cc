@@ -25,6 +25,8 @@ struct Backends {
 
 Result<Backends> FindBackends(const CompileOptions& options) {
   Backends backends;
+  if (!options.qnn_soc.empty() && std::find(options.backends.begin(), options.backends.end(), "qnn") == options.backends.end())
+    return InvalidArgument("--soc ", options.qnn_soc, " is for the backend qnn, which is not asked for: --backend qnn,cpu");
   for (const std::string& name : options.backends) {
     if (name == "xnnpack") {
       backends.order.push_back(&XnnpackBackend());
@@ -91,12 +93,26 @@ void WarnOfSlowProducts(const Module& module, QuantizeReport& report) {
                                      "have XNNPACK's"));
 }
 
+// Whether nothing of a scheme but the NPU computes as it is meant.
+bool IsForNpu(const Scheme& s) { return s.activations == Activations::kFixed || s.activations == Activations::kHalf; }
+
+void WarnOfOtherScheme(const Scheme& scheme, bool npu, QuantizeReport& report) {
+  if (npu == IsForNpu(scheme)) return;
+  std::string names;
+  for (const Scheme& s : Schemes())
+    if (IsForNpu(s)) names += StrCat(names.empty() ? "" : ", ", s.name);
+  if (npu) report.warnings.push_back(StrCat("the scheme ", scheme.name, " has layers that the backend qnn does not take; those made for it are ", names));
+  else report.warnings.push_back(StrCat("the scheme ", scheme.name, " is made for the backend qnn: add --backend qnn,cpu and --soc. Other backends compute it ",
+                                        scheme.activations == Activations::kHalf ? "in f32" : "slowly"));
+}
+
 // The user asked for the NPU and gets a program without it.
 void WarnOfIdleNpu(CompileReport& report) {
   const auto& nodes = report.partition.nodes;
   if (std::any_of(nodes.begin(), nodes.end(), [](const Placement& p) { return p.backend == "qnn"; })) return;
   const auto refused = std::find_if(nodes.begin(), nodes.end(), [](const Placement& p) { return p.reason.starts_with("qnn: "); });
-  report.quantize.warnings.push_back(StrCat("no operator runs on the backend qnn", refused == nodes.end() ? "" : StrCat("; of ", refused->op, ": ", refused->reason.substr(5))));
+  report.quantize.warnings.push_back(
+      StrCat("no operator runs on the backend qnn", refused == nodes.end() ? "" : StrCat("; of ", refused->op, ": ", refused->reason.substr(5))));
 }
 
 Status RunNamed(std::string_view pass, Module& module) { return RunPass(*FindPass(pass), module); }
@@ -107,6 +123,7 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
   // Its hardware has no fused operators of ours; the schemes made for it spell them out themselves.
   const bool npu = std::any_of(backends.begin(), backends.end(), [](const Backend* b) { return b->name == "qnn"; });
   if (npu) DT_RETURN_IF_ERROR(RunNamed("spell_out_fused", module));
+  if (options.quantize.scheme) WarnOfOtherScheme(*options.quantize.scheme, npu, report.quantize);
   if (options.quantize.scheme || options.quantize.int8_states) {
     if (Status s = Quantize(module, options.quantize, report.quantize); !s.ok()) return std::move(s).While(StrCat("quantizing '", input, "'"));
   }
