@@ -19,6 +19,8 @@ void CompileFlags::AddTo(CLI::App* verb) {
   verb->add_option("--external-weights", not_built["--external-weights"], "not in this version");
   verb->add_option("--backend", backends, "backends in order of preference")->capture_default_str();
   qnn.AddTo(verb, "for the backend qnn: the SoC to compile for, such as SM8650");
+  verb->add_flag("--qnn-separate-weights", qnn_separate_weights,
+                 "for the backend qnn: methods do not share weights, so that a program of several also runs on the x86 simulator");
   verb->add_option("--runtime", runtime, "dovetail, or executorch for a program that the stock ExecuTorch runtime loads")
       ->capture_default_str()
       ->check(CLI::IsMember({"dovetail", "executorch"}));
@@ -61,6 +63,7 @@ Result<CompileOptions> CompileFlags::Options() const {
   options.quantize.calibration = calibrate;
   options.qnn_library = qnn.options.library;
   options.qnn_soc = qnn.options.soc;
+  options.qnn_separate_weights = qnn_separate_weights;
   options.stock_runtime = runtime == "executorch";
   options.backends.clear();
   std::stringstream list(backends);

@@ -17,6 +17,7 @@ struct CompileFlags {
   std::map<std::string, std::vector<std::string>> not_built;  // flags of the contract that later versions have
 
   QnnFlags qnn;
+  bool qnn_separate_weights = false;
 
   void AddTo(CLI::App* verb);
   Result<CompileOptions> Options() const;

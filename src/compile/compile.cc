@@ -35,7 +35,7 @@ Result<Backends> FindBackends(const CompileOptions& options) {
       DT_ASSIGN_OR_RETURN(const qnn::Soc* soc, qnn::FindSoc(options.qnn_soc));
       DT_ASSIGN_OR_RETURN(const qnn::Library* library, qnn::Library::Open(options.qnn_library));
       DT_ASSIGN_OR_RETURN(std::shared_ptr<qnn::Device> device, qnn::Device::Create(*library, *soc));
-      backends.owned.push_back(std::make_unique<Backend>(MakeQnnBackend(std::move(device))));
+      backends.owned.push_back(std::make_unique<Backend>(MakeQnnBackend(std::move(device), !options.qnn_separate_weights)));
       backends.order.push_back(backends.owned.back().get());
     } else if (name != "cpu") {
       return InvalidArgument("unknown backend '", name, "'; there are xnnpack, qnn and cpu");

@@ -14,6 +14,7 @@ namespace dovetail {
 struct CompileOptions {
   std::vector<std::string> backends = {"xnnpack", "cpu"};  // in order of preference; cpu takes what is left
   std::string qnn_library, qnn_soc;                        // --qnn-lib, --soc: for the backend qnn
+  bool qnn_separate_weights = false;                       // --qnn-separate-weights: see MakeQnnBackend
   bool stock_runtime = false;                              // --runtime executorch
   QuantizeOptions quantize;                                // --quantize, --state, --keep-float, --calibrate
   std::vector<std::pair<std::string, std::string>> methods;  // further methods: name, .pt2; states and weights are shared by name

@@ -54,7 +54,7 @@ bool UsesFloats(const Graph& graph) {
 
 class QnnCompiler {
  public:
-  explicit QnnCompiler(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  QnnCompiler(std::shared_ptr<Device> device, bool share_weights) : device_(std::move(device)), share_weights_(share_weights) {}
 
   const Device& device() const { return *device_; }
 
@@ -100,7 +100,7 @@ class QnnCompiler {
 
   Result<Binary> MakeContext(const Module& module, const std::vector<std::pair<std::string, const Region*>>& group) {
     Binary result;
-    DT_ASSIGN_OR_RETURN(const std::unique_ptr<Context> context, Context::Create(device_, group.size() > 1));
+    DT_ASSIGN_OR_RETURN(const std::unique_ptr<Context> context, Context::Create(device_, share_weights_ && group.size() > 1));
     for (const auto& [name, region] : group) {
       const bool floats = UsesFloats(*region->body);
       result.floats |= floats;
@@ -132,6 +132,7 @@ class QnnCompiler {
   }
 
   std::shared_ptr<Device> device_;
+  const bool share_weights_;
   std::map<const Region*, size_t> place_;
   std::vector<Binary> contexts_;
 };
@@ -139,8 +140,8 @@ class QnnCompiler {
 }  // namespace
 }  // namespace qnn
 
-Backend MakeQnnBackend(std::shared_ptr<qnn::Device> device) {
-  auto compiler = std::make_shared<qnn::QnnCompiler>(std::move(device));
+Backend MakeQnnBackend(std::shared_ptr<qnn::Device> device, bool share_weights) {
+  auto compiler = std::make_shared<qnn::QnnCompiler>(std::move(device), share_weights);
   Backend b;
   b.name = "qnn";
   b.check = [compiler](const Module& m, const Graph& g, const Node& n) { return qnn::Check(compiler->device(), m, g, n); };

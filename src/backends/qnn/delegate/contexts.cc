@@ -80,8 +80,13 @@ Result<Context*> Contexts::ContextOf(OpenedBinary* opened) {
     devices_.push_back(device);
   }
   Result<std::unique_ptr<Context>> context = Context::FromBinary(device, opened->binary);
-  if (!context.ok())
-    return std::move(context).status().While(StrCat("loading a QNN context binary made by ", opened->info.build, " for ", DescribeSoc(opened->soc.model)));
+  if (!context.ok()) {
+    std::string what = StrCat("loading a QNN context binary made by ", opened->info.build, " for ", DescribeSoc(opened->soc.model));
+#if defined(__x86_64__)
+    if (opened->info.graphs.size() > 1) what += "; if its graphs share weights, compile with --qnn-separate-weights for the simulator in the x86-64 library";
+#endif
+    return std::move(context).status().While(what);
+  }
   opened->context = std::move(*context);
   return opened->context.get();
 }
