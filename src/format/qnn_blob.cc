@@ -51,15 +51,16 @@ Result<QnnBlob> ReadQnnBlob(std::span<const std::byte> bytes, const std::string&
   return blob;
 }
 
-std::vector<std::byte> QnnCompileSpec(uint32_t soc_model, uint32_t arch, uint32_t vtcm_mb, bool fp16) {
+std::vector<std::byte> QnnCompileSpec(const QnnSpec& spec) {
   flatbuffers::FlatBufferBuilder b;
   const auto empty = b.CreateString("");
   const auto packages = qnn_spec::CreateOpPackages(b, b.CreateVector(std::vector<flatbuffers::Offset<qnn_spec::OpPackage>>()));
-  const auto soc = qnn_spec::CreateSocInfo(b, static_cast<int32_t>(soc_model), qnn_spec::CreateHtpInfo(b, static_cast<int32_t>(arch), vtcm_mb));
+  const auto soc = qnn_spec::CreateSocInfo(b, static_cast<int32_t>(spec.soc_model), qnn_spec::CreateHtpInfo(b, static_cast<int32_t>(spec.arch), spec.vtcm_mb));
   qnn_spec::HtpOptionsBuilder htp(b);
-  htp.add_precision(fp16 ? 1 : 0);
+  htp.add_precision(spec.fp16 ? 1 : 0);
   htp.add_use_conv_hmx(true);
   htp.add_use_fold_relu(true);
+  htp.add_use_weight_sharing(spec.shared_weights);
   const auto backend = qnn_spec::CreateBackendOptions(b, kHtpBackend, htp.Finish());
   qnn_spec::OptionsBuilder options(b);
   options.add_soc_info(soc);
@@ -84,7 +85,10 @@ Result<QnnSpec> ReadQnnCompileSpec(std::span<const std::byte> bytes, const std::
   if (const qnn_spec::BackendOptions* backend = options.backend_options()) {
     if (backend->backend_type() != kHtpBackend)
       return Unsupported(name, ": its compile spec is for QNN's backend number ", backend->backend_type(), "; Dovetail runs HTP's (", kHtpBackend, ") only");
-    if (const qnn_spec::HtpOptions* htp = backend->htp_options()) spec.fp16 = htp->precision() == 1;
+    if (const qnn_spec::HtpOptions* htp = backend->htp_options()) {
+      spec.fp16 = htp->precision() == 1;
+      spec.shared_weights = htp->use_weight_sharing();
+    }
   }
   if (options.online_prepare())
     return Unsupported(name, ": it has a graph that is to be prepared on the device (online_prepare); export it again without that option");

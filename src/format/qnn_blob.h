@@ -32,8 +32,9 @@ struct QnnSpec {
   uint32_t soc_model = 0;  // 0: unknown
   uint32_t arch = 0, vtcm_mb = 0;
   bool fp16 = false;
+  bool shared_weights = false;  // by the graphs of the context
 };
-std::vector<std::byte> QnnCompileSpec(uint32_t soc_model, uint32_t arch, uint32_t vtcm_mb, bool fp16);
+std::vector<std::byte> QnnCompileSpec(const QnnSpec& spec);
 // Refuses specs for other backends than HTP, and graphs that are to be prepared on the device.
 Result<QnnSpec> ReadQnnCompileSpec(std::span<const std::byte> bytes, const std::string& name);
 

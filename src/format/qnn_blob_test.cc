@@ -51,17 +51,18 @@ TEST(QnnBlob, DamageIsRefused) {
 
 TEST(QnnSpec, IsReadAsItWasWritten) {
   for (bool fp16 : {false, true}) {
-    auto spec = ReadQnnCompileSpec(QnnCompileSpec(57, 75, 8, fp16), "x");
+    auto spec = ReadQnnCompileSpec(QnnCompileSpec({57, 75, 8, fp16, !fp16}), "x");
     ASSERT_TRUE(spec.ok()) << spec.status().ToString();
     EXPECT_EQ(spec->soc_model, 57u);
     EXPECT_EQ(spec->arch, 75u);
     EXPECT_EQ(spec->vtcm_mb, 8u);
     EXPECT_EQ(spec->fp16, fp16);
+    EXPECT_EQ(spec->shared_weights, !fp16);
   }
 }
 
 TEST(QnnSpec, NeedsNoAlignment) {
-  Bytes spec = QnnCompileSpec(57, 75, 8, false);
+  Bytes spec = QnnCompileSpec({57, 75, 8, false, false});
   for (size_t shift = 1; shift < 4; ++shift) {
     spec.insert(spec.begin(), std::byte{0});
     auto read = ReadQnnCompileSpec(std::span(spec).subspan(shift), "x");
@@ -88,7 +89,7 @@ TEST(QnnSpec, WhatCannotRunIsRefused) {
   EXPECT_HAS(ReadQnnCompileSpec(Spec(57, 1, false), "x").status().ToString(), "x: its compile spec is for QNN's backend number 1");
   EXPECT_HAS(ReadQnnCompileSpec(Spec(57, 2, true), "x").status().ToString(), "prepared on the device (online_prepare)");
   EXPECT_HAS(ReadQnnCompileSpec(Spec(-1, 2, false), "x").status().ToString(), "has the number -1 for its SoC");
-  const Bytes whole = QnnCompileSpec(57, 75, 8, false);
+  const Bytes whole = QnnCompileSpec({57, 75, 8, false, false});
   for (size_t n = 0; n < whole.size(); ++n) {
     const auto cut = ReadQnnCompileSpec(std::span(whole).first(n), "x");
     if (!cut.ok()) EXPECT_EQ(cut.status().ToString(), "x: the compile spec qnn_compile_spec is damaged");

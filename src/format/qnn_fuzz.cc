@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 std::vector<std::vector<uint8_t>> FuzzSeeds() {
   using namespace dovetail;
   const std::vector<std::byte> blob = WriteQnnBlob(std::vector<std::byte>(40, std::byte{3}));
-  const std::vector<std::byte> spec = QnnCompileSpec(57, 75, 8, true);
+  const std::vector<std::byte> spec = QnnCompileSpec({57, 75, 8, true, true});
   std::vector<std::vector<uint8_t>> seeds;
   for (const std::vector<std::byte>* bytes : {&blob, &spec}) {
     const auto* begin = reinterpret_cast<const uint8_t*>(bytes->data());

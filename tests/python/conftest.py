@@ -49,3 +49,16 @@ def zoo():
 def greedy():
     """Recorded greedy answers of eager PyTorch (python/dovetail_zoo/record.py)."""
     return json.loads((ROOT / "tests" / "models" / "smollm2_greedy.json").read_text())["cases"]
+
+
+@pytest.fixture(scope="module")
+def qnn_library():
+    """Where Qualcomm's library is; so says the environment too while the module's tests run."""
+    before = os.environ.get("DOVETAIL_QNN_LIB")
+    path = before or str(ROOT / "build/qnn/onnxruntime_qnn")
+    if not Path(path).exists():
+        pytest.skip("no QNN library: set DOVETAIL_QNN_LIB, or run ./test, which installs onnxruntime-qnn")
+    os.environ["DOVETAIL_QNN_LIB"] = path
+    yield path
+    if before is None:
+        del os.environ["DOVETAIL_QNN_LIB"]

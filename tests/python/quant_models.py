@@ -104,6 +104,21 @@ def decoder(kind: str) -> Model:
 DECODERS = sorted(CACHE_WRITERS)
 
 
+class Decoders:
+    """Decoders by kind, made once each: the model, its file, the sequences of calls that `sequences_of` gives, and eager's outputs of each sequence."""
+
+    def __init__(self, folder: Path, sequences_of: Callable[[Model], list[list[Call]]]) -> None:
+        self.folder, self.sequences_of = folder, sequences_of
+        self.made: dict[str, tuple[Model, Path, list[list[Call]], list[list[list[np.ndarray]]]]] = {}
+
+    def __call__(self, kind: str):
+        if kind not in self.made:
+            model = decoder(kind)
+            sequences = self.sequences_of(model)
+            self.made[kind] = model, model.export(self.folder / f"{kind}.pt2"), sequences, [model.eager(calls) for calls in sequences]
+        return self.made[kind]
+
+
 # States.
 
 class SharedSpecState(nn.Module):

@@ -5,14 +5,12 @@ Needs the library (./test installs the Python package onnxruntime-qnn for it); n
 
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import quant_models
-from conftest import ROOT
 from quant_cli import Cli, worst_sqnr
 from quant_models import FIRST_POSITION, PROMPTS, STEPS, Model, write_calls
 
@@ -23,15 +21,6 @@ SOC = "SM8650"
 # softmax, sigmoid and norms round otherwise than a float computation that is rounded once.
 LIKE_OURS = {"qnn-fp16": 45, "qnn-8a8w": 14, "qnn-16a8w": 40, "qnn-16a4w": 40}
 LIKE_EAGER = {"qnn-fp16": 45, "qnn-8a8w": 8, "qnn-16a8w": 25, "qnn-16a4w": 8}
-
-
-@pytest.fixture(scope="module")
-def qnn_library():
-    """Where Qualcomm's library is."""
-    path = os.environ.get("DOVETAIL_QNN_LIB") or str(ROOT / "build/qnn/onnxruntime_qnn")
-    if not Path(path).exists():
-        pytest.skip("no QNN library: set DOVETAIL_QNN_LIB, or run ./test, which installs onnxruntime-qnn")
-    return path
 
 
 @pytest.fixture
@@ -45,17 +34,7 @@ def single_token_calls(prompt):
 
 @pytest.fixture(scope="module")
 def decoders(tmp_path_factory):
-    """By kind: the model, its file, two sequences of single tokens, and eager's logits of them."""
-    folder, made = tmp_path_factory.mktemp("decoders"), {}
-
-    def get(kind):
-        if kind not in made:
-            model = quant_models.decoder(kind)
-            sequences = [single_token_calls(prompt) for prompt in PROMPTS]
-            made[kind] = model, model.export(folder / f"{kind}.pt2"), sequences, [model.eager(calls) for calls in sequences]
-        return made[kind]
-
-    return get
+    return quant_models.Decoders(tmp_path_factory.mktemp("decoders"), lambda _: [single_token_calls(prompt) for prompt in PROMPTS])
 
 
 def scheme_flags(cli, scheme, calls):
@@ -73,11 +52,11 @@ ONE_TOKEN = ["--input-shape", "tokens=1,1", "--input-shape", "input_pos=1"]
 @pytest.mark.parametrize("kind", quant_models.DECODERS)
 def test_the_cache_stays_a_cache(cli, qnn_library, decoders, kind, scheme):
     model, source, sequences, eager = decoders(kind)
-    common = [*scheme_flags(cli, scheme, sequences[0] + sequences[1]), *ONE_TOKEN, "--qnn-lib", qnn_library]
+    common = [*scheme_flags(cli, scheme, sequences[0] + sequences[1]), *ONE_TOKEN]
     program, report = cli.compile(source, *common, "--backend", "qnn,cpu", "--soc", SOC)
     plain, _ = cli.compile(source, *common, "--backend", "cpu")
     assert report["linears"]["delegated"] == report["linears"]["total"] == 15
-    outcomes = [run_qnn(cli, qnn_library, program, calls) for calls in sequences]
+    outcomes = [cli.run(program, calls) for calls in sequences]
     expected = [cli.run(plain, calls) for calls in sequences]
     for got, ours, theirs in zip(outcomes, expected, eager, strict=True):
         assert worst_sqnr(got.outputs, ours.outputs) > LIKE_OURS[scheme]
@@ -105,11 +84,6 @@ def test_the_cache_stays_a_cache(cli, qnn_library, decoders, kind, scheme):
     assert np.abs(last[0] - last[1]).max() > 0.5 * np.abs(want[0] - want[1]).max()
 
 
-def run_qnn(cli, library, program, calls):
-    os.environ["DOVETAIL_QNN_LIB"] = library
-    return cli.run(program, calls)
-
-
 def test_prefill_and_decode_share_state_and_context(cli, qnn_library, decoders):
     model, source, sequences, _ = decoders("index_put")
     prompt = (torch.tensor([PROMPTS[0]]), torch.arange(FIRST_POSITION, FIRST_POSITION + len(PROMPTS[0])))
@@ -118,6 +92,13 @@ def test_prefill_and_decode_share_state_and_context(cli, qnn_library, decoders):
     info = json.loads(cli("inspect", program, "--qnn-lib", qnn_library, "--json").stdout)
     sizes = [d["bytes"] for d in info["delegates"] if d["id"] == "QnnBackend"]
     assert len(sizes) >= 2 and os.path.getsize(program) < 1.5 * max(sizes) + 65536, "the two methods do not share their context binary"
+    # The simulator has no shared weights; tests/qnn/methods_test.cc runs both methods without.
+    files, folder = write_calls([prompt], cli.new_path("calls")), cli.new_path("outputs")
+    assert "compile with --qnn-separate-weights" in cli("run", program, *files, "--method", "prefill", "-o", folder, code=1).stderr
+    separate, _ = cli.compile(source, "--method", f"prefill={source}", *shapes, "--quantize", "qnn-fp16", "--backend", "qnn,cpu", "--soc", SOC, "--qnn-separate-weights")
+    cli("run", separate, *files, "--method", "prefill", "-o", folder)
+    with np.load(folder / files[0].name) as arrays:
+        assert worst_sqnr([[arrays["output_0"]]], model.eager([prompt])) > 45
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -125,6 +106,7 @@ def test_prefill_and_decode_share_state_and_context(cli, qnn_library, decoders):
     (["--backend", "qnn,cpu", "--soc", "SM1"], "unknown SoC 'SM1'"),
     (["--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", "/nonexistent"], "no QNN library"),
     (["--backend", "npu"], "unknown backend 'npu'"),
+    (["--soc", SOC], "--backend qnn,cpu"),
 ])
 def test_wrong_flags(cli, decoders, arguments, message):
     _, source, _, _ = decoders("index_put")
@@ -154,6 +136,28 @@ def test_dynamic_shapes_say_what_to_do(cli, qnn_library, decoders):
     _, source, _, _ = decoders("index_put")
     nodes = json.loads(cli("explain", source, "--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", qnn_library, "--json").stdout)["nodes"]
     assert any(n["op"] == "embedding" and n["backend"] == "cpu" and "--input-shape" in n["reason"] for n in nodes)
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--quantize", "qnn-fp16"], "the scheme qnn-fp16 is made for the backend qnn: add --backend qnn,cpu and --soc"),
+    (["--quantize", "int8-dynamic", "--backend", "qnn,cpu", "--soc", SOC], "those made for it are qnn-8a8w, qnn-16a8w, qnn-16a4w, qnn-fp16"),
+])
+def test_schemes_of_other_backends_are_warnings(cli, qnn_library, decoders, arguments, message):
+    _, source, _, _ = decoders("index_put")
+    _, report = cli.compile(source, *ONE_TOKEN, *arguments)
+    assert any(message in w for w in report["warnings"]), report["warnings"]
+
+
+def test_a_program_that_cannot_run_says_what_to_do(cli, qnn_library, decoders, monkeypatch):
+    _, source, sequences, _ = decoders("index_put")
+    program, _ = cli.compile(source, *ONE_TOKEN, "--quantize", "qnn-fp16", "--backend", "qnn,cpu", "--soc", SOC)
+    files = write_calls(sequences[0][:1], cli.new_path("calls"))
+    run = ["run", program, *files, "-o", cli.new_path("outputs")]
+    assert "was compiled for SM8650 (HTP v75), not for SM8550 (HTP v73); compile it again with --soc SM8550" in cli(*run, "--soc", "SM8550", code=1).stderr
+    monkeypatch.delenv("DOVETAIL_QNN_LIB")
+    message = cli(*run, code=1).stderr
+    assert "no QNN library: libQnnHtp.so" in message and "--qnn-lib or DOVETAIL_QNN_LIB names the installed one" in message
+    assert "in method 'forward'" in message and ".py:" in message
 
 
 def test_a_program_without_the_npu_is_a_warning(cli, qnn_library, tmp_path):

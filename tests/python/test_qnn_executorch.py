@@ -14,7 +14,7 @@ import pytest
 import quant_models
 from conftest import ROOT
 from quant_cli import Cli, worst_sqnr
-from test_qnn import ONE_TOKEN, SOC, decoders, qnn_library, scheme_flags  # noqa: F401
+from test_qnn import ONE_TOKEN, SOC, decoders, scheme_flags  # noqa: F401
 
 SCRIPT = ROOT / "tests/qnn/executorch_qnn.py"
 INTERPOSER = Path(os.environ.get("DOVETAIL_QNN_INTERPOSER") or ROOT / "build/release/qnn_interposer/libQnnHtp.so")
@@ -26,7 +26,7 @@ def cli(dovetail, tmp_path):
 
 
 @pytest.fixture
-def executorch(qnn_library, tmp_path):  # noqa: F811
+def executorch(qnn_library, tmp_path):
     """Runs executorch_qnn.py."""
     folder = Path(qnn_library) if (Path(qnn_library) / "libQnnHtp.so").exists() else Path(qnn_library) / "onnxruntime_qnn"
     if not (folder / "libQnnHtp.so").exists():
@@ -65,7 +65,6 @@ def test_ours_in_theirs(cli, executorch, qnn_library, decoders, tmp_path, scheme
     flags = [*scheme_flags(cli, scheme, sequences[0] + sequences[1]), *ONE_TOKEN, "--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", qnn_library]
     program, report = cli.compile(source, *flags, "--runtime", "executorch")
     assert report["delegate_calls"] == 1
-    os.environ["DOVETAIL_QNN_LIB"] = qnn_library
     for index, calls in enumerate(sequences):
         files = quant_models.write_calls(calls, tmp_path / f"calls_{index}")
         executorch("run", program, tmp_path / f"theirs_{index}", *files)
@@ -76,13 +75,12 @@ def test_ours_in_theirs(cli, executorch, qnn_library, decoders, tmp_path, scheme
 
 
 @pytest.mark.parametrize("scheme", ["8a8w", "16a8w"])
-def test_theirs_in_ours(cli, executorch, qnn_library, tmp_path, scheme):  # noqa: F811
+def test_theirs_in_ours(cli, executorch, tmp_path, scheme):
     """ExecuTorch 1.5.1 keeps such a cache inside the delegate and does not set it at first, so what no call has written is not compared."""
     executorch("export", scheme, tmp_path / "theirs.pte", tmp_path / "call")
     files = sorted(tmp_path.glob("call_*.npz"))
     assert len(files) == 4
     executorch("run", tmp_path / "theirs.pte", tmp_path / "got", *files)
-    os.environ["DOVETAIL_QNN_LIB"] = qnn_library
     cli("run", tmp_path / "theirs.pte", *files, "-o", tmp_path / "ours")
     written = []
     for call, theirs in enumerate(outputs_of(tmp_path, "got", 4)):

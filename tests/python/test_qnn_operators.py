@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from quant_cli import Cli
 from quant_models import Model
-from test_qnn import SOC, qnn_library  # noqa: F401
+from test_qnn import SOC
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ class Group(torch.nn.Module):
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_operators_mean_what_pytorch_means(cli, qnn_library, group):  # noqa: F811
+def test_operators_mean_what_pytorch_means(cli, qnn_library, group):
     names = list(GROUPS[group])
     model = Model(Group(GROUPS[group].values()), [(X, Y, POSITIVE)])
     source = model.export(cli.new_path("model.pt2"))

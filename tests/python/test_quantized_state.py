@@ -23,18 +23,12 @@ def cli(dovetail, tmp_path):
 
 @pytest.fixture(scope="module")
 def decoders(tmp_path_factory):
-    """By kind: the model, its exported file, and eager's logits [prompt, call, vocabulary]."""
-    folder, made = tmp_path_factory.mktemp("decoders"), {}
+    return quant_models.Decoders(tmp_path_factory.mktemp("decoders"), lambda model: [model.calls, *model.more])
 
-    def get(kind):
-        if kind not in made:
-            model = quant_models.decoder(kind)
-            sequences = [model.calls, *model.more]
-            eager = np.stack([[outputs[0][0, -1] for outputs in model.eager(calls)] for calls in sequences])
-            made[kind] = model, model.export(folder / f"{kind}.pt2"), sequences, eager
-        return made[kind]
 
-    return get
+def last_logits(sequences):
+    """[prompt, call, vocabulary] of the outputs of sequences of calls."""
+    return np.stack([[outputs[0][0, -1] for outputs in calls] for calls in sequences])
 
 
 def initial_caches(model):
@@ -91,7 +85,7 @@ def test_logits_depend_on_the_prompt(cli, decoders, kind, scheme, state, backend
         assert compiled["linears"]["quantized"] == compiled["linears"]["total"] == 15, compiled["left_in_float"]
     outcomes = [cli.run_on(runtime, program, calls) for calls in sequences]
     check_states(json.loads(cli("inspect", program, "--json").stdout), outcomes[0].states or None, model, state)
-    check_logits(np.stack([[outputs[0][0, -1] for outputs in o.outputs] for o in outcomes]), eager)
+    check_logits(last_logits([o.outputs for o in outcomes]), last_logits(eager))
 
 
 @pytest.mark.parametrize("state", ["float", "int8"])
@@ -115,10 +109,11 @@ def test_the_models_can_tell_right_from_wrong(decoders):
     """The checks above would see a cache that is constant, or that starts at zero."""
     for kind in quant_models.DECODERS:
         model, _, sequences, eager = decoders(kind)
+        eager = last_logits(eager)
         check_logits(eager, eager)
         span = np.ptp(eager)
         assert (np.abs(eager[0] - eager[1]).max(-1) > 0.2 * span).all()
-        constant = np.stack([[model.eager([args])[0][0][0, -1] for args in calls] for calls in sequences])
+        constant = last_logits([[model.eager([args])[0] for args in calls] for calls in sequences])
         with pytest.raises(AssertionError):
             check_logits(constant, eager)
         if kind == quant_models.STATEFUL_INITIAL:
@@ -126,4 +121,4 @@ def test_the_models_can_tell_right_from_wrong(decoders):
             for name in CACHES:
                 zeroed.module.get_buffer(name).zero_()
             with pytest.raises(AssertionError):
-                check_logits(np.stack([[o[0][0, -1] for o in zeroed.eager(calls)] for calls in sequences]), eager)
+                check_logits(last_logits([zeroed.eager(calls) for calls in sequences]), eager)

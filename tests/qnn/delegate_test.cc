@@ -28,9 +28,9 @@ using Row = std::vector<uint16_t>;
 const DelegateEntry kDelegates[] = {kQnnDelegate};
 
 Bytes BlobOf(const Bytes& binary) { return WriteQnnBlob(binary); }
-Bytes SpecOf(const std::string& soc) {
+Bytes SpecOf(const std::string& soc, bool shared_weights = false) {
   const qnn::Soc& s = **qnn::FindSoc(soc);
-  return QnnCompileSpec(s.model, s.arch, s.vtcm_mb, false);
+  return QnnCompileSpec({s.model, s.arch, s.vtcm_mb, false, shared_weights});
 }
 
 struct Running {
@@ -127,6 +127,9 @@ void RefusesByName(const qnn::Library& library) {
   EXPECT_HAS(error(blob, SpecOf("SM8650"), "SM1"), "unknown SoC 'SM1'; there are SM8350, ");
   const Bytes cut(binary->begin(), binary->begin() + static_cast<long>(binary->size() / 2));
   EXPECT_HAS(error(BlobOf(cut), SpecOf("SM8650")), "QnnSystemContext_getMetadata failed with QNN error ");
+#if defined(__x86_64__)
+  EXPECT_HAS(error(blob, SpecOf("SM8650", true)), "compile it with --qnn-separate-weights");
+#endif
   Bytes no_blob = blob;
   no_blob[0] = std::byte{0};
   EXPECT_HAS(error(no_blob, SpecOf("SM8650")), "no QNN context binary: its blob starts with ");

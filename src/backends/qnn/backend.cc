@@ -88,19 +88,20 @@ class QnnCompiler {
     lowered.payload = binary.blob;
     lowered.payload_key = StrCat("qnn.", place->second);
     const Soc& soc = device_->soc();
-    lowered.compile_specs.emplace_back(kQnnCompileSpecKey, QnnCompileSpec(soc.model, soc.arch, soc.vtcm_mb, binary.floats));
+    lowered.compile_specs.emplace_back(kQnnCompileSpecKey, QnnCompileSpec({soc.model, soc.arch, soc.vtcm_mb, binary.floats, binary.shared_weights}));
     return lowered;
   }
 
  private:
   struct Binary {
     std::vector<std::byte> blob;
-    bool floats = false;
+    bool floats = false, shared_weights = false;
   };
 
   Result<Binary> MakeContext(const Module& module, const std::vector<std::pair<std::string, const Region*>>& group) {
     Binary result;
-    DT_ASSIGN_OR_RETURN(const std::unique_ptr<Context> context, Context::Create(device_, share_weights_ && group.size() > 1));
+    result.shared_weights = share_weights_ && group.size() > 1;
+    DT_ASSIGN_OR_RETURN(const std::unique_ptr<Context> context, Context::Create(device_, result.shared_weights));
     for (const auto& [name, region] : group) {
       const bool floats = UsesFloats(*region->body);
       result.floats |= floats;

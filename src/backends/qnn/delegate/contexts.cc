@@ -48,6 +48,12 @@ Contexts::~Contexts() {
 Result<OpenedBinary*> Contexts::Open(const DelegateInitContext& ctx) {
   DT_ASSIGN_OR_RETURN(const QnnBlob blob, ReadQnnBlob(ctx.payload, kQnnDelegateId));
   DT_ASSIGN_OR_RETURN(const QnnSpec spec, SpecOf(ctx));
+#if defined(__x86_64__)
+  // Its createFromBinary fails or calls a null pointer.
+  if (spec.shared_weights)
+    return Unsupported(kQnnDelegateId, ": the program's methods share weights, which the simulator in the x86-64 library cannot; to run it here, compile it with ",
+                       "--qnn-separate-weights");
+#endif
   const QnnOptions options = ctx.program ? ctx.program->qnn : QnnOptions();
   auto opened = std::make_unique<OpenedBinary>();
   opened->binary = blob.binary;
@@ -80,13 +86,8 @@ Result<Context*> Contexts::ContextOf(OpenedBinary* opened) {
     devices_.push_back(device);
   }
   Result<std::unique_ptr<Context>> context = Context::FromBinary(device, opened->binary);
-  if (!context.ok()) {
-    std::string what = StrCat("loading a QNN context binary made by ", opened->info.build, " for ", DescribeSoc(opened->soc.model));
-#if defined(__x86_64__)
-    if (opened->info.graphs.size() > 1) what += "; if its graphs share weights, compile with --qnn-separate-weights for the simulator in the x86-64 library";
-#endif
-    return std::move(context).status().While(what);
-  }
+  if (!context.ok())
+    return std::move(context).status().While(StrCat("loading a QNN context binary made by ", opened->info.build, " for ", DescribeSoc(opened->soc.model)));
   opened->context = std::move(*context);
   return opened->context.get();
 }
