@@ -36,7 +36,7 @@ Result<InputShape> ParseShape(const std::string& text) {
   const auto bad = [&] { return InvalidArgument("--input-shape ", text, ": expected INPUT=SIZE,SIZE,... or METHOD:INPUT=SIZE,SIZE,..."); };
   InputShape shape;
   const size_t eq = text.find('='), colon = text.find(':');
-  if (eq == std::string::npos || eq == 0) return bad();
+  if (eq == std::string::npos || eq == 0 || text.back() == ',') return bad();
   const bool method = colon < eq;
   if (method) shape.method = text.substr(0, colon);
   shape.input = text.substr(method ? colon + 1 : 0, eq - (method ? colon + 1 : 0));

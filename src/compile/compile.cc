@@ -149,16 +149,21 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
 }  // namespace
 
 Result<Module> ImportAndOptimize(const std::string& input, const CompileOptions& options) {
+  DT_ASSIGN_OR_RETURN(Module module, ImportPt2(input));
+  const std::string first = module.graphs[0]->name;
+  const auto is_method = [&](const std::string& name) {
+    return name == first || std::any_of(options.methods.begin(), options.methods.end(), [&](const auto& m) { return m.first == name; });
+  };
   for (const InputShape& s : options.input_shapes)
-    if (!s.method.empty() && std::none_of(options.methods.begin(), options.methods.end(), [&](const auto& m) { return m.first == s.method; }))
+    if (!s.method.empty() && !is_method(s.method))
       return InvalidArgument("--input-shape ", s.method, ":", s.input, ": there is no --method ", s.method);
   const auto shapes_of = [&](std::string_view method) {
     std::vector<InputShape> shapes;
-    std::copy_if(options.input_shapes.begin(), options.input_shapes.end(), std::back_inserter(shapes), [&](const InputShape& s) { return s.method == method; });
+    for (const InputShape& s : options.input_shapes)
+      if ((s.method.empty() ? first : s.method) == method) shapes.push_back(s);
     return shapes;
   };
-  DT_ASSIGN_OR_RETURN(Module module, ImportPt2(input));
-  DT_RETURN_IF_ERROR(FixShapes(module, shapes_of("")));
+  DT_RETURN_IF_ERROR(FixShapes(module, shapes_of(first)));
   for (const auto& [name, path] : options.methods) {
     DT_ASSIGN_OR_RETURN(Module method, ImportPt2(path, name));
     DT_RETURN_IF_ERROR(FixShapes(method, shapes_of(name)));

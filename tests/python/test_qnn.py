@@ -94,7 +94,7 @@ def test_prefill_and_decode_share_state_and_context(cli, qnn_library, decoders):
     assert len(sizes) >= 2 and os.path.getsize(program) < 1.5 * max(sizes) + 65536, "the two methods do not share their context binary"
     # The simulator has no shared weights; tests/qnn/methods_test.cc runs both methods without.
     files, folder = write_calls([prompt], cli.new_path("calls")), cli.new_path("outputs")
-    assert "compile with --qnn-separate-weights" in cli("run", program, *files, "--method", "prefill", "-o", folder, code=1).stderr
+    assert "compile it with --qnn-separate-weights" in cli("run", program, *files, "--method", "prefill", "-o", folder, code=1).stderr
     separate, _ = cli.compile(source, "--method", f"prefill={source}", *shapes, "--quantize", "qnn-fp16", "--backend", "qnn,cpu", "--soc", SOC, "--qnn-separate-weights")
     cli("run", separate, *files, "--method", "prefill", "-o", folder)
     with np.load(folder / files[0].name) as arrays:
@@ -119,6 +119,8 @@ def test_wrong_flags(cli, decoders, arguments, message):
     ("tokens=2,1", "dim 0 was exported as 1, not 2"),
     ("token=1,1", "no such input; it has tokens, input_pos"),
     ("tokens=1,x", "expected INPUT=SIZE"),
+    ("tokens=1,1,", "expected INPUT=SIZE"),
+    ("forward:tokens=2,1", "dim 0 was exported as 1, not 2"),
     ("decode:tokens=1,1", "there is no --method decode"),
 ])
 def test_wrong_input_shapes(cli, decoders, shape, message):

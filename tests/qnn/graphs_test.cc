@@ -1,4 +1,4 @@
-// Graphs on Qualcomm's library beside the interpreter, in numbers that 16 bits hold: indices, states, types and names where the two could mean different things.
+// Graphs on Qualcomm's library beside the interpreter, in numbers that 16 bits hold: indices, states, types and names where the two may mean different things.
 #include <cstring>
 
 #include "ir/interpreter.h"
@@ -24,8 +24,10 @@ const Body kBodies[] = {
     {"IndexOfFiveDims", "graph @f(%x: f32[2,3,4,5], %i: i64[2,3]) {\n%y = index %x, _, _, %i : f32[2,3,2,3,5]\nreturn %y\n}\n", {{-1, 1, 0, 3, 2, -4}}},
     {"TwoIndicesFromTheEnd", "graph @f(%x: f32[4,3,2], %i: i64[2,1], %j: i64[1,2]) {\n%y = index %x, %i, %j : f32[2,2,2]\nreturn %y\n}\n", {{-1, 1, -3, 2}}},
     {"PutFromTheEnd", "graph @f(%x: f32[4,3], %i: i64[2], %v: f32[2,3]) {\n%y = index_put %x, %i, %v : f32[4,3]\nreturn %y\n}\n", {{-1, 1}, {2, -4}}},
-    {"PutOfALaterDimFromTheEnd", "graph @f(%x: f32[2,4,3], %i: i64[2], %v: f32[2,2,3]) {\n%y = index_put %x, _, %i, %v : f32[2,4,3]\nreturn %y\n}\n", {{-1, 1}}},
-    {"PutOfTwoIndices", "graph @f(%x: f32[4,3], %i: i64[2,1], %j: i64[1,2], %v: f32[2,2]) {\n%y = index_put %x, %i, %j, %v : f32[4,3]\nreturn %y\n}\n",
+    {"PutOfALaterDimFromTheEnd",
+     "graph @f(%x: f32[2,4,3], %i: i64[2], %v: f32[2,2,3]) {\n%y = index_put %x, _, %i, %v : f32[2,4,3]\nreturn %y\n}\n", {{-1, 1}}},
+    {"PutOfTwoIndices",
+     "graph @f(%x: f32[4,3], %i: i64[2,1], %j: i64[1,2], %v: f32[2,2]) {\n%y = index_put %x, %i, %j, %v : f32[4,3]\nreturn %y\n}\n",
      {{3, 0, 2, 1}, {-1, 0, -1, 0}}},
     // As many values as each index has numbers, but not as many as they address.
     {"PutOfTwoIndicesThatBroadcast",

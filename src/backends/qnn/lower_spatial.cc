@@ -139,7 +139,8 @@ void Upsample(Lowering& l, const Node& n) {
   const Dims from = l.DimsOf(n.operands[0]), to = l.DimsOf(n.results[0]);
   if (const auto* factors = GetAttr(n, "scale_factors").get<std::vector<double>>(); factors && !corners)
     for (size_t i = 0; i < 2; ++i)
-      if ((*factors)[i] * from[2 + i] != to[2 + i]) return l.Fail(StrCat("a resize by a factor of ", FormatDouble((*factors)[i]), " to a size that is rounded"));
+      if (const double factor = (*factors)[i]; factor * from[2 + i] != to[2 + i])
+        return l.Fail(StrCat("a resize by a factor of ", FormatDouble(factor), " to a size that is rounded"));
   const std::vector<QnnParam> params = {Bool("align_corners", corners), Bool("half_pixel_centers", bilinear && !corners)};
   const std::string_view op = bilinear ? "ResizeBilinear" : "ResizeNearestNeighbor";
   l.Op(op, {l.In(n.operands[0], Order::kChannelsLast)}, {l.Out(n.results[0], Order::kChannelsLast)}, params);

@@ -51,8 +51,8 @@ Result<OpenedBinary*> Contexts::Open(const DelegateInitContext& ctx) {
 #if defined(__x86_64__)
   // Its createFromBinary fails or calls a null pointer.
   if (spec.shared_weights)
-    return Unsupported(kQnnDelegateId, ": the program's methods share weights, which the simulator in the x86-64 library cannot; to run it here, compile it with ",
-                       "--qnn-separate-weights");
+    return Unsupported(kQnnDelegateId, ": the program's methods share weights, which the simulator in the x86-64 library cannot; to run it here, ",
+                       "compile it with --qnn-separate-weights");
 #endif
   const QnnOptions options = ctx.program ? ctx.program->qnn : QnnOptions();
   auto opened = std::make_unique<OpenedBinary>();
