@@ -124,6 +124,11 @@ TEST_F(QnnChecks, RefuseInWords) {
             "QNN: the constant 't' of 6400000000 bytes; it takes less than 4 GiB");
   EXPECT_EQ(refusal("constant @i : i64[2] = [1,-5]\ngraph @f(%x: f32[4]) {\n%i = const @i : i64[2]\n%y = index %x, %i : f32[2]\nreturn %y\n}\n"),
             "QNN: the constant index 'i' is out of bounds for a dim of 4");
+  std::string many = "4294967296";
+  for (int i = 1; i < 2000; ++i) many += ",0";
+  EXPECT_EQ(refusal(StrCat("constant @k : i64[2000] = [", many, "]\ngraph @f(%x: i64[2000]) {\n%k = const @k : i64[2000]\n",
+                           "%y = add %x, %k : i64[2000]\nreturn %y\n}\n")),
+            "QNN: constant 'k' has a number beyond 32 bits");
   EXPECT_EQ(refusal("graph @f(%x: f32[4,2], %i: i64[0], %v: f32[0,2]) {\n%y = index_put %x, %i, %v : f32[4,2]\nreturn %y\n}\n"),
             "QNN: a tensor without elements");
 }

@@ -130,6 +130,18 @@ std::vector<float> Lowering::FloatsOf(const Constant& c) {
   return values;
 }
 
+std::vector<std::byte> Lowering::Narrowed(const Constant& c) {
+  const std::vector<std::byte> data = DataOf(c);
+  std::vector<int32_t> values(data.size() / sizeof(int64_t));
+  for (size_t i = 0; i < values.size(); ++i) {
+    int64_t wide;
+    std::memcpy(&wide, data.data() + i * sizeof wide, sizeof wide);
+    if (wide != static_cast<int32_t>(wide)) Fail(StrCat("constant '", c.name, "' has a number beyond 32 bits"));
+    values[i] = static_cast<int32_t>(wide);
+  }
+  return Bytes(values);
+}
+
 Id Lowering::ConstantIn(ValueId v, const Constant& c, Order order) {
   Dims dims = DimsOf(v);
   const QnnType type = TypeOf(v);
@@ -140,18 +152,10 @@ Id Lowering::ConstantIn(ValueId v, const Constant& c, Order order) {
   const Dims plain = dims;
   if (turn) dims = {plain[0], plain[2], plain[3], plain[1]};
   const Id id = NewTensor(c.name.empty() ? "c" : c.name, dims, type, abi::TensorKind::kStatic);
+  // That they fit is part of the check, so these are made while checking too.
+  const std::vector<std::byte> narrowed = narrow ? Narrowed(c) : std::vector<std::byte>();
   SetData(tensors_[id], [&] {
-    std::vector<std::byte> data = DataOf(c);
-    if (narrow) {
-      std::vector<int32_t> values(data.size() / sizeof(int64_t));
-      for (size_t i = 0; i < values.size(); ++i) {
-        int64_t wide;
-        std::memcpy(&wide, data.data() + i * sizeof wide, sizeof wide);
-        if (wide != static_cast<int32_t>(wide)) Fail(StrCat("constant '", c.name, "' has a number beyond 32 bits"));
-        values[i] = static_cast<int32_t>(wide);
-      }
-      data = Bytes(values);
-    }
+    std::vector<std::byte> data = narrow ? narrowed : DataOf(c);
     return turn ? Permuted(data, plain, ToChannelsLast(4), Width(type.data_type)) : data;
   });
   return id;

@@ -118,7 +118,7 @@ Dims Lowering::DimsOf(ValueId v) {
                   "]; its graphs are of fixed shapes: give them with --input-shape, or export without dynamic_shapes"));
       dims.push_back(1);
     } else if (d.value() > UINT32_MAX) {
-      Fail(StrCat("a tensor of shape [", type(v).shape.ToString(), "]"));
+      Fail(StrCat("a tensor of shape [", type(v).shape.ToString(), "], whose sizes need more than 32 bits"));
       dims.push_back(1);
     } else {
       dims.push_back(static_cast<uint32_t>(d.value()));

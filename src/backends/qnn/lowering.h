@@ -146,6 +146,7 @@ class Lowering {
   Id NewTensor(std::string name, Dims dims, QnnType type, abi::TensorKind kind);
   void SetData(TensorData& t, const std::function<std::vector<std::byte>()>& make);
   void Create(Id id);
+  std::vector<std::byte> Narrowed(const Constant& c);  // of i64, to 32 bits
   Id ConstantIn(ValueId v, const Constant& c, Order order);
   std::string Unique(std::string name);
   std::string ArgumentName(std::string_view side, size_t index, ValueId v);
