@@ -152,7 +152,8 @@ def main() -> None:
                 quantize = ["--quantize", scheme, *([] if scheme == "qnn-fp16" else ["--calibrate", folder / "calibration"])]
                 figures, report = {}, {}
                 for backend in ("qnn,cpu", "cpu"):
-                    this = json.loads(cli("compile", folder / "model.pt2", "-o", folder / "model.pte", *quantize, "--backend", backend, "--soc", flags.soc, "--json"))
+                    soc = ["--soc", flags.soc] if "qnn" in backend else []
+                    this = json.loads(cli("compile", folder / "model.pt2", "-o", folder / "model.pte", *quantize, "--backend", backend, *soc, "--json"))
                     report = report or this
                     size = (folder / "model.pte").stat().st_size / 1e6 if backend != "cpu" else size
                     cli("run", folder / "model.pte", *files, "-o", folder / "out")
