@@ -23,6 +23,11 @@ const Body kBodies[] = {
     {"IndexWithoutDims", "graph @f(%x: f32[2,3,4], %i: i64[]) {\n%y = index %x, _, %i : f32[2,4]\nreturn %y\n}\n", {{-1}, {0}, {2}}},
     {"IndexOfFiveDims", "graph @f(%x: f32[2,3,4,5], %i: i64[2,3]) {\n%y = index %x, _, _, %i : f32[2,3,2,3,5]\nreturn %y\n}\n", {{-1, 1, 0, 3, 2, -4}}},
     {"TwoIndicesFromTheEnd", "graph @f(%x: f32[4,3,2], %i: i64[2,1], %j: i64[1,2]) {\n%y = index %x, %i, %j : f32[2,2,2]\nreturn %y\n}\n", {{-1, 1, -3, 2}}},
+    // As models look up a mask for each query and key.
+    {"TwoIndicesOfFourDims",
+     "graph @f(%x: f32[1,8], %i: i64[1,1,1,1], %j: i64[1,1,1,8]) {\n%m = to_dtype %x {out_dtype=bool} : bool[1,8]\n%y = index %m, %i, %j : bool[1,1,1,8]\n"
+     "return %y\n}\n",
+     {{0, 0, 1, 2, 3, 4, 5, -2, -1}}},
     {"PutFromTheEnd", "graph @f(%x: f32[4,3], %i: i64[2], %v: f32[2,3]) {\n%y = index_put %x, %i, %v : f32[4,3]\nreturn %y\n}\n", {{-1, 1}, {2, -4}}},
     {"PutOfALaterDimFromTheEnd",
      "graph @f(%x: f32[2,4,3], %i: i64[2], %v: f32[2,2,3]) {\n%y = index_put %x, _, %i, %v : f32[2,4,3]\nreturn %y\n}\n", {{-1, 1}}},

@@ -115,18 +115,21 @@ Id AsColumn(Lowering& l, Id x) {
   return l.Reshape(x, column);
 }
 
-// data[i0[j], i1[j], ...] for indices of the leading dims.
+// data[i0[j], i1[j], ...] for indices of the leading dims. The library accepts tables of 5 dims and fails when the graph is finalized, so the indices become rows.
 void GatherSeveral(Lowering& l, const Node& n, std::span<const ValueId> indices) {
   if (std::find(indices.begin(), indices.end(), kNone) != indices.end()) return l.Fail("indexing of several dims at once that are not the first ones");
-  Dims to = CommonDims(l, indices);
-  const Dims data = l.DimsOf(n.operands[0]);
+  const Dims to = CommonDims(l, indices), data = l.DimsOf(n.operands[0]);
   if (l.failed()) return;
+  const uint32_t rows = static_cast<uint32_t>(Numel(to));
   std::vector<Id> columns;
-  for (size_t i = 0; i < indices.size(); ++i) columns.push_back(AsColumn(l, Repeated(l, IndexOf(l, indices[i], data[i]), to)));
-  to.push_back(static_cast<uint32_t>(columns.size()));
-  const Id table = l.Temp(to, kInt32);
-  l.Op("Concat", columns, {table}, {Uint("axis", to.size() - 1)});
-  Gather(l, n.operands[0], "GatherNd", table, Uint("batch_dims", 0), l.Out(n.results[0]));
+  for (size_t i = 0; i < indices.size(); ++i) columns.push_back(l.Reshape(Repeated(l, IndexOf(l, indices[i], data[i]), to), {rows, 1}));
+  const Id table = l.Temp({rows, static_cast<uint32_t>(columns.size())}, kInt32);
+  l.Op("Concat", columns, {table}, {Uint("axis", 1)});
+  Dims flat = {rows};
+  flat.insert(flat.end(), data.begin() + static_cast<ptrdiff_t>(indices.size()), data.end());
+  const Id y = l.Temp(flat, l.TypeOf(n.results[0]));
+  Gather(l, n.operands[0], "GatherNd", table, Uint("batch_dims", 0), y);
+  l.ReshapeInto(y, l.Out(n.results[0]));
 }
 
 void Index(Lowering& l, const Node& n) {
