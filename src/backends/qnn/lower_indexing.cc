@@ -115,7 +115,8 @@ Id AsColumn(Lowering& l, Id x) {
   return l.Reshape(x, column);
 }
 
-// data[i0[j], i1[j], ...] for indices of the leading dims. The library accepts tables of 5 dims and fails when the graph is finalized, so the indices become rows.
+// data[i0[j], i1[j], ...] for indices of the leading dims. The library accepts tables of 5 dims and fails when the graph is finalized, so the indices become
+// rows.
 void GatherSeveral(Lowering& l, const Node& n, std::span<const ValueId> indices) {
   if (std::find(indices.begin(), indices.end(), kNone) != indices.end()) return l.Fail("indexing of several dims at once that are not the first ones");
   const Dims to = CommonDims(l, indices), data = l.DimsOf(n.operands[0]);
