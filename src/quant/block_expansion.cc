@@ -15,8 +15,8 @@ Status NotFinite(const Constant& c) {
       .While("quantizing; leave its layer in float with --keep-float, or repair the weights before exporting");
 }
 
-// Of the squared differences. In lanes, so that the compiler can use vectors.
-double ErrorOf(std::span<const float> w, float scale) {
+// Of the squared differences, each times its importance, if that is not empty. In lanes, so that the compiler can use vectors.
+double ErrorOf(std::span<const float> w, float scale, std::span<const float> importance = {}) {
   constexpr float kWhole = 0x1.8p23f;  // from here on floats are whole numbers
   constexpr size_t kLanes = 8;
   const float inverse = 1 / scale, low = kFourBits.min, high = kFourBits.max;
@@ -29,10 +29,16 @@ double ErrorOf(std::span<const float> w, float scale) {
   };
   float lanes[kLanes] = {};
   size_t i = 0;
-  for (; i + kLanes <= w.size(); i += kLanes)
-    for (size_t k = 0; k < kLanes; ++k) lanes[k] += squared(w[i + k]);
   double sum = 0;
-  for (; i < w.size(); ++i) sum += static_cast<double>(squared(w[i]));
+  if (importance.empty()) {
+    for (; i + kLanes <= w.size(); i += kLanes)
+      for (size_t k = 0; k < kLanes; ++k) lanes[k] += squared(w[i + k]);
+    for (; i < w.size(); ++i) sum += static_cast<double>(squared(w[i]));
+  } else {
+    for (; i + kLanes <= w.size(); i += kLanes)
+      for (size_t k = 0; k < kLanes; ++k) lanes[k] += squared(w[i + k]) * importance[i + k];
+    for (; i < w.size(); ++i) sum += static_cast<double>(squared(w[i]) * importance[i]);
+  }
   for (float lane : lanes) sum += static_cast<double>(lane);
   return sum;
 }
@@ -51,15 +57,15 @@ struct RowScales {
 };
 
 // With the multiple of each block that errs least: the one that reaches all of it, or the one below, which clips a little.
-RowScales WithScale(std::span<const float> row, std::span<const float> wanted, size_t block, float scale) {
+RowScales WithScale(std::span<const float> row, std::span<const float> importance, std::span<const float> wanted, size_t block, float scale) {
   RowScales r{0, scale, {}};
   for (size_t b = 0; b < wanted.size(); ++b) {
-    const std::span<const float> w = row.subspan(b * block, block);
+    const std::span<const float> w = row.subspan(b * block, block), counts = importance.empty() ? importance : importance.subspan(b * block, block);
     const int reaching = std::min(std::max(static_cast<int>(std::ceil(wanted[b] / scale * (1 - 1e-6f))), 1), kMostMultiple);
-    double error = ErrorOf(w, scale * static_cast<float>(reaching));
+    double error = ErrorOf(w, scale * static_cast<float>(reaching), counts);
     int best = reaching;
     if (reaching > 1)
-      if (const double below = ErrorOf(w, scale * static_cast<float>(reaching - 1)); below < error) {
+      if (const double below = ErrorOf(w, scale * static_cast<float>(reaching - 1), counts); below < error) {
         error = below;
         best = reaching - 1;
       }
@@ -71,30 +77,40 @@ RowScales WithScale(std::span<const float> row, std::span<const float> wanted, s
 
 }  // namespace
 
+std::vector<float> ExpandedScales(std::span<const float> row, std::span<const float> importance, int block) {
+  const size_t size = static_cast<size_t>(block);
+  std::vector<float> wanted(row.size() / size);
+  float most = 0;
+  for (size_t b = 0; b < wanted.size(); ++b) {
+    wanted[b] = BlockScale(row.subspan(b * size, size));
+    most = std::max(most, wanted[b]);
+  }
+  // 4 bits times 4 bits are 8: exact in bf16. Rows of zeros have any scale.
+  float scale = most == 0 ? 1.0f : std::max(UpTo4Bits(most / kMostMultiple), 16 * FLT_MIN);
+  RowScales best = WithScale(row, importance, wanted, size, scale);
+  // Smaller ones clip the largest block and are finer for all others.
+  for (int i = 0; i < 3 && most > 0 && scale > 32 * FLT_MIN; ++i) {
+    scale = UpTo4Bits(scale * (1 - 1.0f / 10));
+    if (RowScales r = WithScale(row, importance, wanted, size, scale); r.error < best.error) best = std::move(r);
+  }
+  std::vector<float> scales;
+  for (int multiple : best.multiples) scales.push_back(best.scale * static_cast<float>(multiple));
+  return scales;
+}
+
 Result<PackedBlocks> ExpandedBlocks(const Constant& matrix, int block) {
   FloatRows rows(matrix);
-  const size_t size = static_cast<size_t>(block), blocks = static_cast<size_t>(rows.width()) / size;
+  const size_t size = static_cast<size_t>(block);
   PackedBlocks packed;
   packed.data.reserve(static_cast<size_t>(rows.rows() * rows.width() / 2));
-  std::vector<float> wanted(blocks);
   for (int64_t r = 0; r < rows.rows(); ++r) {
     const std::span<const float> row = rows.row(r);
-    float most = 0;
-    for (size_t b = 0; b < blocks; ++b) {
-      wanted[b] = BlockScale(row.subspan(b * size, size));
-      if (!std::isfinite(wanted[b])) return NotFinite(matrix);
-      most = std::max(most, wanted[b]);
-    }
-    // 4 bits times 4 bits are 8: exact in bf16. Rows of zeros have any scale.
-    float scale = most == 0 ? 1.0f : std::max(UpTo4Bits(most / kMostMultiple), 16 * FLT_MIN);
-    RowScales best = WithScale(row, wanted, size, scale);
-    // Smaller ones clip the largest block and are finer for all others.
-    for (int i = 0; i < 3 && most > 0 && scale > 32 * FLT_MIN; ++i) {
-      scale = UpTo4Bits(scale * (1 - 1.0f / 10));
-      if (RowScales r2 = WithScale(row, wanted, size, scale); r2.error < best.error) best = std::move(r2);
-    }
-    for (size_t b = 0; b < blocks; ++b) {
-      const float s = best.scale * static_cast<float>(best.multiples[b]);
+    float check = 0;
+    for (float v : row) check += v * 0;
+    if (check != 0) return NotFinite(matrix);
+    const std::vector<float> scales = ExpandedScales(row, {}, block);
+    for (size_t b = 0; b < scales.size(); ++b) {
+      const float s = scales[b];
       packed.scales.push_back(FloatToBFloat16(s));
       for (size_t i = b * size; i < (b + 1) * size; i += 2)
         packed.data.push_back(static_cast<uint8_t>((QuantizeElement(row[i], s, 0, kFourBits) + 8) | ((QuantizeElement(row[i + 1], s, 0, kFourBits) + 8) << 4)));

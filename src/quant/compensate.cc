@@ -110,6 +110,7 @@ Status RoundWeightsOnCalls(Module& module, const QuantizeOptions& options, std::
   const std::vector<Target> targets = FindTargets(module, options, weights);
   const std::vector<std::vector<const Target*>> parts = Cut(module, targets);
   Rounding rounding(module, files, options.progress);
+  const BlockScales kind = options.scheme->activations == Activations::kFixed ? BlockScales::kExpanded : BlockScales::kFree;
   std::string unseen;
   size_t done = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -131,7 +132,7 @@ Status RoundWeightsOnCalls(Module& module, const QuantizeOptions& options, std::
         compensations.clear();  // of the layers before
         it = compensations.emplace(t->inputs, Compensation(sum)).first;
       }
-      weights.SetPerBlock(t->weight, options.scheme->block, RoundCompensating(module.constants[t->weight], options.scheme->block, it->second, rounding.pool()));
+      weights.SetPerBlock(t->weight, options.scheme->block, RoundCompensating(module.constants[t->weight], options.scheme->block, it->second, rounding.pool(), kind));
       if (options.progress) options.progress("rounding weights", done, targets.size());
     }
   }

@@ -137,7 +137,8 @@ TEST(FixedPoint, FourBitWeights) {
   const Node& n = *q.first(OpId::kQuantizedLinear);
   EXPECT_EQ(q.graph().type(n.operands[3]).ToString(), "u8[32,16]{per_block size=32 bits=4}");
   EXPECT_EQ(q.report.layers[0].became, "u16 per_tensor x i4 per_block size=32");
-  // Wider rows: scales of a row are multiples of one number, exact in bf16, and the integers reach the weights.
+  // Wider rows: scales of a row are multiples of one number, exact in bf16, and the integers are near the weights, though a call of
+  // two rows leaves compensation much freedom.
   std::vector<float> w = Normal(4 * 96, 5);
   for (size_t i = 0; i < w.size(); ++i) w[i] *= i % 96 < 32 ? 0.1f : i % 96 < 64 ? 1.0f : 3.0f;
   const std::string text = "module {\n" + ConstantLine("l.weight", "4,96", w) + ConstantLine("k.weight", "3,20", Normal(60, 6)) + R"(
@@ -170,7 +171,7 @@ TEST(FixedPoint, FourBitWeights) {
     for (int64_t k = 0; k < 96; ++k) {
       const float step = BFloat16ToFloat(s[r * 3 + k / 32]);
       const int32_t nibble = Nibble(reinterpret_cast<const uint8_t*>(data.bytes().data()) + r * 48, k);
-      EXPECT_NEAR(static_cast<float>(nibble) * step, w[static_cast<size_t>(r * 96 + k)], step * 1.6f);
+      EXPECT_NEAR(static_cast<float>(nibble) * step, w[static_cast<size_t>(r * 96 + k)], step * 2);
     }
   }
   // 20 columns are no whole blocks.

@@ -8,12 +8,13 @@
 #include "kernels/gemm.h"
 #include "kernels/parallel.h"
 #include "ops/quantization.h"
+#include "quant/block_expansion.h"
 
 namespace dovetail {
 namespace {
 
 constexpr int64_t kColumns = 64;      // rounded between two updates of all the columns after them
-constexpr double kDamping = 0.01;     // of the mean of the diagonal, as in the paper
+constexpr double kDamping = 0.01;     // of the mean of the diagonal, as in the paper; more with fewer rows than columns, which show less
 constexpr int64_t kRowsAtOnce = 64;   // of the weight
 
 // The lower Cholesky factor of the lower triangle of a, in place, by blocks of columns. A diagonal that rounding has left below `least` is that.
@@ -82,12 +83,13 @@ std::vector<float> InverseFactor(const InputMoments& moments, const std::vector<
   double mean = 0;
   for (int64_t i = 0; i < n; ++i) mean += static_cast<double>(moments.sums()[static_cast<size_t>(i * n + i)]) / static_cast<double>(n);
   if (!(mean > 0)) mean = 1;
+  const double damping = kDamping * mean * std::max(1.0, static_cast<double>(n) / static_cast<double>(std::max<int64_t>(moments.rows(), 1)));
   std::vector<float> l(static_cast<size_t>(n * n), 0);
   for (int64_t r = 0; r < n; ++r)
     for (int64_t c = 0; c <= r; ++c)
       l[static_cast<size_t>(r * n + c)] =
-          moments.sums()[static_cast<size_t>(order[static_cast<size_t>(n - 1 - r)] * n + order[static_cast<size_t>(n - 1 - c)])] + (r == c ? static_cast<float>(kDamping * mean) : 0);
-  Factorize(l.data(), n, static_cast<float>(kDamping * mean * 1e-3));
+          moments.sums()[static_cast<size_t>(order[static_cast<size_t>(n - 1 - r)] * n + order[static_cast<size_t>(n - 1 - c)])] + (r == c ? static_cast<float>(damping) : 0);
+  Factorize(l.data(), n, static_cast<float>(damping * 1e-3));
   InvertTriangular(l.data(), n);
   std::vector<float> u(static_cast<size_t>(n * n), 0);
   for (int64_t r = 0; r < n; ++r)
@@ -160,7 +162,7 @@ Compensation::Compensation(const InputMoments& moments) {
   factor_ = InverseFactor(moments, order_);
 }
 
-PackedBlocks RoundCompensating(const Constant& weight, int block, const Compensation& compensation, struct pthreadpool* pool) {
+PackedBlocks RoundCompensating(const Constant& weight, int block, const Compensation& compensation, struct pthreadpool* pool, BlockScales kind) {
   const int64_t n = compensation.width(), blocks = n / block, total = FloatRows(weight).rows();
   const std::vector<float>& importance = compensation.importance();
   const std::vector<int64_t>& order = compensation.order();
@@ -174,10 +176,12 @@ PackedBlocks RoundCompensating(const Constant& weight, int block, const Compensa
     std::vector<float> w(static_cast<size_t>(rows * n)), errors(static_cast<size_t>(rows * kColumns)), scales(static_cast<size_t>(rows * blocks));
     for (int64_t r = 0; r < rows; ++r) {
       const std::span<const float> row = source.row(first + r);
+      // Chosen before any rounding: the columns of a block are rounded at different times.
+      const std::vector<float> expanded = kind == BlockScales::kExpanded ? ExpandedScales(row, importance, block) : std::vector<float>();
       for (int64_t b = 0; b < blocks; ++b) {
         const size_t begin = static_cast<size_t>(b * block), size = static_cast<size_t>(block);
-        // Chosen before any rounding: the columns of a block are rounded at different times.
-        const uint16_t scale = BestScale(row.subspan(begin, size), std::span(importance).subspan(begin, size));
+        const uint16_t scale = !expanded.empty() ? FloatToBFloat16(expanded[static_cast<size_t>(b)])
+                                                  : BestScale(row.subspan(begin, size), std::span(importance).subspan(begin, size));
         packed.scales[static_cast<size_t>((first + r) * blocks + b)] = scale;
         scales[static_cast<size_t>(r * blocks + b)] = BFloat16ToFloat(scale);
       }

@@ -44,8 +44,12 @@ class Compensation {
   std::vector<int64_t> order_;
 };
 
+// How the scales of a row's blocks may be.
+enum class BlockScales { kFree, kExpanded };  // kExpanded: as in block_expansion.h
+
 // Rounds a finite matrix of that width to blocks of 4-bit integers; `block` divides the width. Rows go to the threads of `pool`, which may be null;
 // the result does not depend on them.
-PackedBlocks RoundCompensating(const Constant& weight, int block, const Compensation& compensation, struct pthreadpool* pool = nullptr);
+PackedBlocks RoundCompensating(const Constant& weight, int block, const Compensation& compensation, struct pthreadpool* pool = nullptr,
+                               BlockScales kind = BlockScales::kFree);
 
 }  // namespace dovetail

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "ops/quantization.h"
+#include "quant/block_expansion.h"
 
 namespace dovetail {
 namespace {
@@ -75,6 +77,48 @@ TEST(Gptq, ErrsLessOnCorrelatedInputsThanRoundingToNearest) {
   const double before = layer.Error([&](int64_t r, int64_t k) { return ValueOf(plain, r, k); });
   const double after = layer.Error([&](int64_t r, int64_t k) { return ValueOf(packed, r, k); });
   EXPECT_LT(after, before / 4) << before;
+}
+
+TEST(Gptq, ErrsLessThanNearestWithScalesThatAreMultiplesOfOne) {
+  const Layer layer;
+  const Result<PackedBlocks> plain = ExpandedBlocks(layer.constant, kBlock);
+  ASSERT_TRUE(plain.ok());
+  InputMoments moments(kWidth);
+  moments.Add(layer.inputs.data(), layer.n);
+  const PackedBlocks packed = RoundCompensating(layer.constant, kBlock, Compensation(moments), nullptr, BlockScales::kExpanded);
+  const double before = layer.Error([&](int64_t r, int64_t k) { return ValueOf(*plain, r, k); });
+  const double after = layer.Error([&](int64_t r, int64_t k) { return ValueOf(packed, r, k); });
+  EXPECT_LT(after, before / 4) << before;
+  constexpr int64_t kBlocks = kWidth / kBlock;
+  for (int64_t r = 0; r < kRows; ++r) {
+    const uint16_t* scales = packed.scales.data() + r * kBlocks;
+    const float most = std::max({BFloat16ToFloat(scales[0]), BFloat16ToFloat(scales[1]), BFloat16ToFloat(scales[2])});
+    bool found = false;
+    for (int m = 1; m <= kMostMultiple && !found; ++m)
+      found = std::all_of(scales, scales + kBlocks, [&](uint16_t s) {
+        const float multiple = BFloat16ToFloat(s) / (most / static_cast<float>(m));
+        return multiple == std::nearbyint(multiple) && multiple >= 1;
+      });
+    EXPECT_TRUE(found) << "row " << r;
+  }
+}
+
+// Two rows say nothing of most directions, in which the weights stay near their values.
+TEST(Gptq, FewRowsMoveWeightsLittle) {
+  const Layer layer;
+  const Result<PackedBlocks> nearest = ExpandedBlocks(layer.constant, kBlock);
+  ASSERT_TRUE(nearest.ok());
+  InputMoments moments(kWidth);
+  moments.Add(layer.inputs.data(), 2);
+  const Compensation compensation(moments);
+  const auto moved = [&](const PackedBlocks& packed) {
+    double sum = 0;
+    for (int64_t r = 0; r < kRows; ++r)
+      for (int64_t k = 0; k < kWidth; ++k) sum += std::pow(static_cast<double>(ValueOf(packed, r, k) - layer.weight[static_cast<size_t>(r * kWidth + k)]), 2);
+    return sum;
+  };
+  for (const BlockScales kind : {BlockScales::kFree, BlockScales::kExpanded})
+    EXPECT_LT(moved(RoundCompensating(layer.constant, kBlock, compensation, nullptr, kind)), 1.25 * moved(*nearest));
 }
 
 TEST(Gptq, MomentsMergeAndLeaveOutWhatIsNotFinite) {

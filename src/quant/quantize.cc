@@ -99,6 +99,10 @@ Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& 
       report.warnings.push_back("the model came with static int8 layers: they stay as they are, and so does what its quantizer left in float");
     } else if (activations != Activations::kHalf) {
       if (is_static) ReportRecurrent(module, report);
+      if (activations == Activations::kFixed && options.scheme->weight_bits == 4 && !options.calibration.empty()) {
+        DT_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListCalls(options.calibration));
+        DT_RETURN_IF_ERROR(RoundWeightsOnCalls(module, options, files, weights, report));
+      }
       const auto quantize = activations == Activations::kFixed ? QuantizeFixed : activations == Activations::kStatic ? QuantizeStatic : QuantizeAllLayers;
       DT_RETURN_IF_ERROR(quantize(module, options, weights, report));
     }
