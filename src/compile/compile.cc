@@ -93,9 +93,6 @@ void WarnOfSlowProducts(const Module& module, QuantizeReport& report) {
                                      "have XNNPACK's"));
 }
 
-// Whether nothing of a scheme but the NPU computes as it is meant.
-bool IsForNpu(const Scheme& s) { return s.activations == Activations::kFixed || s.activations == Activations::kHalf; }
-
 void WarnOfOtherScheme(const Scheme& scheme, bool npu, QuantizeReport& report) {
   if (npu == IsForNpu(scheme)) return;
   std::string names;

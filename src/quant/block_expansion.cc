@@ -10,37 +10,30 @@ namespace {
 
 constexpr IntegerRange kFourBits = {-8, 7};
 
-Status NotFinite(const Constant& c) {
-  return InvalidArgument("the weight '", c.name, "' has a value that is not finite (NaN or infinity), which no integer can stand for")
-      .While("quantizing; leave its layer in float with --keep-float, or repair the weights before exporting");
-}
-
 // Of the squared differences, each times its importance, if that is not empty. In lanes, so that the compiler can use vectors.
 double ErrorOf(std::span<const float> w, float scale, std::span<const float> importance = {}) {
   constexpr float kWhole = 0x1.8p23f;  // from here on floats are whole numbers
   constexpr size_t kLanes = 8;
   const float inverse = 1 / scale, low = kFourBits.min, high = kFourBits.max;
-  const auto squared = [&](float v) {
+  const auto squared = [&](size_t i) {
+    const float v = w[i];
     float q = v * inverse;
     q = q < low ? low : q;
     q = q > high ? high : q;
     const float e = v - (q + kWhole - kWhole) * scale;
     return e * e;
   };
-  float lanes[kLanes] = {};
-  size_t i = 0;
-  double sum = 0;
-  if (importance.empty()) {
+  const auto sum_of = [&](const auto& error) {
+    float lanes[kLanes] = {};
+    size_t i = 0;
     for (; i + kLanes <= w.size(); i += kLanes)
-      for (size_t k = 0; k < kLanes; ++k) lanes[k] += squared(w[i + k]);
-    for (; i < w.size(); ++i) sum += static_cast<double>(squared(w[i]));
-  } else {
-    for (; i + kLanes <= w.size(); i += kLanes)
-      for (size_t k = 0; k < kLanes; ++k) lanes[k] += squared(w[i + k]) * importance[i + k];
-    for (; i < w.size(); ++i) sum += static_cast<double>(squared(w[i]) * importance[i]);
-  }
-  for (float lane : lanes) sum += static_cast<double>(lane);
-  return sum;
+      for (size_t k = 0; k < kLanes; ++k) lanes[k] += error(i + k);
+    double sum = 0;
+    for (; i < w.size(); ++i) sum += static_cast<double>(error(i));
+    for (float lane : lanes) sum += static_cast<double>(lane);
+    return sum;
+  };
+  return importance.empty() ? sum_of(squared) : sum_of([&](size_t i) { return squared(i) * importance[i]; });
 }
 
 // The least number of 4 significant bits that is not below v.
@@ -105,9 +98,7 @@ Result<PackedBlocks> ExpandedBlocks(const Constant& matrix, int block) {
   packed.data.reserve(static_cast<size_t>(rows.rows() * rows.width() / 2));
   for (int64_t r = 0; r < rows.rows(); ++r) {
     const std::span<const float> row = rows.row(r);
-    float check = 0;
-    for (float v : row) check += v * 0;
-    if (check != 0) return NotFinite(matrix);
+    if (!AllFinite(row)) return NotFinite(matrix);
     const std::vector<float> scales = ExpandedScales(row, {}, block);
     for (size_t b = 0; b < scales.size(); ++b) {
       const float s = scales[b];
@@ -132,12 +123,9 @@ Result<std::vector<float>> FourBitScales(const Constant& weight, int axis) {
   }
   std::vector<float> scales;
   for (const std::vector<float>& w : of) {
-    float most = 0, check = 0;
-    for (float v : w) {
-      most = std::max(most, std::abs(v));
-      check += v * 0;
-    }
-    if (check != 0) return NotFinite(weight);
+    if (!AllFinite(w)) return NotFinite(weight);
+    float most = 0;
+    for (float v : w) most = std::max(most, std::abs(v));
     float best = most / 7;
     if (most > 128 * FLT_MIN) {
       double least = ErrorOf(w, best);

@@ -132,7 +132,8 @@ Status RoundWeightsOnCalls(Module& module, const QuantizeOptions& options, std::
         compensations.clear();  // of the layers before
         it = compensations.emplace(t->inputs, Compensation(sum)).first;
       }
-      weights.SetPerBlock(t->weight, options.scheme->block, RoundCompensating(module.constants[t->weight], options.scheme->block, it->second, rounding.pool(), kind));
+      const int block = options.scheme->block;
+      weights.SetPerBlock(t->weight, block, RoundCompensating(module.constants[t->weight], block, it->second, rounding.pool(), kind));
       if (options.progress) options.progress("rounding weights", done, targets.size());
     }
   }

@@ -2,6 +2,7 @@
 
 #include "ir/verifier.h"
 #include "ops/quantization.h"
+#include "quant/block_testing.h"
 #include "quant/static_samples.h"
 
 namespace dovetail {
@@ -157,17 +158,7 @@ TEST(FixedPoint, FourBitWeights) {
   ASSERT_EQ(scale.type.ToString(), "bf16[4,3]");
   const uint16_t* s = reinterpret_cast<const uint16_t*>(scale.bytes().data());
   for (int64_t r = 0; r < 4; ++r) {
-    float most = 0;
-    for (int b = 0; b < 3; ++b) most = std::max(most, BFloat16ToFloat(s[r * 3 + b]));
-    bool found = false;
-    for (int m = 1; m <= 16 && !found; ++m) {
-      found = true;
-      for (int b = 0; b < 3; ++b) {
-        const float multiple = BFloat16ToFloat(s[r * 3 + b]) / (most / static_cast<float>(m));
-        found = found && multiple == std::nearbyint(multiple) && multiple >= 1;
-      }
-    }
-    EXPECT_TRUE(found) << "row " << r;
+    EXPECT_TRUE(testing::AreMultiplesOfOne({s + r * 3, 3})) << "row " << r;
     for (int64_t k = 0; k < 96; ++k) {
       const float step = BFloat16ToFloat(s[r * 3 + k / 32]);
       const int32_t nibble = Nibble(reinterpret_cast<const uint8_t*>(data.bytes().data()) + r * 48, k);

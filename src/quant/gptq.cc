@@ -99,9 +99,9 @@ std::vector<float> InverseFactor(const InputMoments& moments, const std::vector<
 
 int32_t Round4(float w, float scale) { return QuantizeElement(w, scale, 0, {-8, 7}); }
 
-uint16_t BestScale(std::span<const float> w, std::span<const float> importance) {
+float BestScale(std::span<const float> w, std::span<const float> importance) {
   const float whole = BlockScale(w);
-  if (!(whole > 0)) return FloatToBFloat16(1);
+  if (!(whole > 0)) return 1;
   uint16_t best = 0;
   double least = INFINITY;
   for (int step = 0; step <= 20; ++step) {
@@ -117,7 +117,15 @@ uint16_t BestScale(std::span<const float> w, std::span<const float> importance) 
       best = candidate;
     }
   }
-  return best;
+  return BFloat16ToFloat(best);
+}
+
+// Of each block of a row.
+std::vector<float> BestScales(std::span<const float> row, std::span<const float> importance, int block) {
+  const size_t size = static_cast<size_t>(block);
+  std::vector<float> scales;
+  for (size_t begin = 0; begin < row.size(); begin += size) scales.push_back(BestScale(row.subspan(begin, size), importance.subspan(begin, size)));
+  return scales;
 }
 
 }  // namespace
@@ -126,11 +134,8 @@ void InputMoments::Add(const float* x, int64_t rows, struct pthreadpool* pool) {
   const size_t n = static_cast<size_t>(width_);
   std::vector<float> columns;  // [width, rows]: the product of rows is then one of contiguous vectors
   std::vector<const float*> finite;
-  for (int64_t r = 0; r < rows; ++r) {
-    float check = 0;
-    for (size_t i = 0; i < n; ++i) check += x[static_cast<size_t>(r) * n + i] * 0;
-    if (check == 0) finite.push_back(x + static_cast<size_t>(r) * n);
-  }
+  for (int64_t r = 0; r < rows; ++r)
+    if (const float* row = x + static_cast<size_t>(r) * n; AllFinite({row, n})) finite.push_back(row);
   const int64_t kept = static_cast<int64_t>(finite.size());
   if (kept == 0) return;
   columns.resize(n * finite.size());
@@ -177,13 +182,11 @@ PackedBlocks RoundCompensating(const Constant& weight, int block, const Compensa
     for (int64_t r = 0; r < rows; ++r) {
       const std::span<const float> row = source.row(first + r);
       // Chosen before any rounding: the columns of a block are rounded at different times.
-      const std::vector<float> expanded = kind == BlockScales::kExpanded ? ExpandedScales(row, importance, block) : std::vector<float>();
+      const std::vector<float> chosen = kind == BlockScales::kExpanded ? ExpandedScales(row, importance, block) : BestScales(row, importance, block);
       for (int64_t b = 0; b < blocks; ++b) {
-        const size_t begin = static_cast<size_t>(b * block), size = static_cast<size_t>(block);
-        const uint16_t scale = !expanded.empty() ? FloatToBFloat16(expanded[static_cast<size_t>(b)])
-                                                  : BestScale(row.subspan(begin, size), std::span(importance).subspan(begin, size));
-        packed.scales[static_cast<size_t>((first + r) * blocks + b)] = scale;
-        scales[static_cast<size_t>(r * blocks + b)] = BFloat16ToFloat(scale);
+        const float scale = chosen[static_cast<size_t>(b)];  // exact in bf16
+        packed.scales[static_cast<size_t>((first + r) * blocks + b)] = FloatToBFloat16(scale);
+        scales[static_cast<size_t>(r * blocks + b)] = scale;
       }
       for (int64_t i = 0; i < n; ++i) w[static_cast<size_t>(r * n + i)] = row[static_cast<size_t>(order[static_cast<size_t>(i)])];
     }

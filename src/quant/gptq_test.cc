@@ -2,11 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <random>
 
 #include "ops/quantization.h"
-#include "quant/block_expansion.h"
+#include "quant/block_testing.h"
 
 namespace dovetail {
 namespace {
@@ -91,16 +90,20 @@ TEST(Gptq, ErrsLessThanNearestWithScalesThatAreMultiplesOfOne) {
   EXPECT_LT(after, before / 4) << before;
   constexpr int64_t kBlocks = kWidth / kBlock;
   for (int64_t r = 0; r < kRows; ++r) {
-    const uint16_t* scales = packed.scales.data() + r * kBlocks;
-    const float most = std::max({BFloat16ToFloat(scales[0]), BFloat16ToFloat(scales[1]), BFloat16ToFloat(scales[2])});
-    bool found = false;
-    for (int m = 1; m <= kMostMultiple && !found; ++m)
-      found = std::all_of(scales, scales + kBlocks, [&](uint16_t s) {
-        const float multiple = BFloat16ToFloat(s) / (most / static_cast<float>(m));
-        return multiple == std::nearbyint(multiple) && multiple >= 1;
-      });
-    EXPECT_TRUE(found) << "row " << r;
+    EXPECT_TRUE(testing::AreMultiplesOfOne({plain->scales.data() + r * kBlocks, kBlocks})) << "row " << r;
+    EXPECT_TRUE(testing::AreMultiplesOfOne({packed.scales.data() + r * kBlocks, kBlocks})) << "row " << r;
   }
+}
+
+TEST(Gptq, NearestIntegersReachTheWeights) {
+  const Layer layer;
+  const Result<PackedBlocks> nearest = ExpandedBlocks(layer.constant, kBlock);
+  ASSERT_TRUE(nearest.ok());
+  for (int64_t r = 0; r < kRows; ++r)
+    for (int64_t k = 0; k < kWidth; ++k) {
+      const float step = BFloat16ToFloat(nearest->scales[static_cast<size_t>(r * (kWidth / kBlock) + k / kBlock)]);
+      EXPECT_NEAR(ValueOf(*nearest, r, k), layer.weight[static_cast<size_t>(r * kWidth + k)], step * 1.6f) << r << ", " << k;
+    }
 }
 
 // Two rows say nothing of most directions, in which the weights stay near their values.

@@ -76,8 +76,7 @@ bool KeptFloat(const QuantizeOptions& options, std::string_view path) {
 
 Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& report) {
   StateSets before = CollectStates(module);
-  const Activations activations = options.scheme ? options.scheme->activations : Activations::kFloat;
-  if (activations == Activations::kFixed || activations == Activations::kHalf) DT_RETURN_IF_ERROR(RunPass(*FindPass("spell_out_fused"), module));
+  if (options.scheme && IsForNpu(*options.scheme)) DT_RETURN_IF_ERROR(RunPass(*FindPass("spell_out_fused"), module));
   module.form = Form::kQuantized;
   if (options.scheme) {
     WeightQuantizer weights(module);
@@ -86,23 +85,20 @@ Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& 
         for (NodeId id : g->order)
           if (const Node& n = g->node(id); n.op == OpId::kEmbedding && ConstantOf(*g, n.operands[0]) != kNone) weights.StayAt8Bits(ConstantOf(*g, n.operands[0]));
     }
+    const Activations activations = options.scheme->activations;
     const bool is_static = activations == Activations::kStatic || activations == Activations::kFixed;
-    if (!is_static && !options.calibration.empty()) {
+    const bool came_static = is_static && IsStatic(module);
+    if (came_static) report.warnings.push_back("the model came with static int8 layers: they stay as they are, and so does what its quantizer left in float");
+    else if (is_static) ReportRecurrent(module, report);
+    if (!options.calibration.empty() && !came_static) {
       if (options.scheme->weight_bits == 4) {
         DT_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListCalls(options.calibration));
         DT_RETURN_IF_ERROR(RoundWeightsOnCalls(module, options, files, weights, report));
-      } else {
+      } else if (!is_static) {
         report.warnings.push_back(StrCat("--quantize ", options.scheme->name, " needs no calibration; the files of --calibrate were not read"));
       }
     }
-    if (is_static && IsStatic(module)) {
-      report.warnings.push_back("the model came with static int8 layers: they stay as they are, and so does what its quantizer left in float");
-    } else if (activations != Activations::kHalf) {
-      if (is_static) ReportRecurrent(module, report);
-      if (activations == Activations::kFixed && options.scheme->weight_bits == 4 && !options.calibration.empty()) {
-        DT_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListCalls(options.calibration));
-        DT_RETURN_IF_ERROR(RoundWeightsOnCalls(module, options, files, weights, report));
-      }
+    if (!came_static && activations != Activations::kHalf) {
       const auto quantize = activations == Activations::kFixed ? QuantizeFixed : activations == Activations::kStatic ? QuantizeStatic : QuantizeAllLayers;
       DT_RETURN_IF_ERROR(quantize(module, options, weights, report));
     }

@@ -27,6 +27,9 @@ struct Scheme {
   DType activation = DType::kI8;  // what activations become
 };
 
+// Whether only an NPU computes all of it as it is meant.
+inline bool IsForNpu(const Scheme& s) { return s.activations == Activations::kFixed || s.activations == Activations::kHalf; }
+
 std::span<const Scheme> Schemes();
 // Null when there is none of that name.
 const Scheme* FindScheme(std::string_view name);

@@ -26,11 +26,6 @@ struct ChannelOf {
   }
 };
 
-Status NotFinite(const Constant& c) {
-  return InvalidArgument("the weight '", c.name, "' has a value that is not finite (NaN or infinity), which no integer can stand for")
-      .While("quantizing; leave its layer in float with --keep-float, or repair the weights before exporting");
-}
-
 // A scale that XNNPACK takes: above zero and not denormal. Channels of zeros have any.
 float UsableScale(float scale) { return scale == 0 ? 1.0f : std::max(scale, FLT_MIN); }
 
@@ -72,6 +67,17 @@ float NearestScale(std::span<const float> w) {
 }
 
 }  // namespace
+
+bool AllFinite(std::span<const float> values) {
+  float check = 0;
+  for (float v : values) check += v * 0;
+  return check == 0;
+}
+
+Status NotFinite(const Constant& weight) {
+  return InvalidArgument("the weight '", weight.name, "' has a value that is not finite (NaN or infinity), which no integer can stand for")
+      .While("quantizing; leave its layer in float with --keep-float, or repair the weights before exporting");
+}
 
 FloatRows::FloatRows(const Constant& c) : constant_(c), rows_(c.type.shape.empty() ? 1 : c.type.shape[0].value()) {
   width_ = rows_ == 0 ? 0 : c.type.shape.numel().value() / rows_;
@@ -194,10 +200,9 @@ Result<QuantizedWeight> WeightQuantizer::PerBlock(uint32_t constant, int block) 
 
 Status WeightQuantizer::CheckFinite(uint32_t constant) const {
   FloatRows rows(module_.constants[constant]);
-  float check = 0;
   for (int64_t r = 0; r < rows.rows(); ++r)
-    for (float w : rows.row(r)) check += w * 0;
-  return check == 0 ? OkStatus() : NotFinite(module_.constants[constant]);
+    if (!AllFinite(rows.row(r))) return NotFinite(module_.constants[constant]);
+  return OkStatus();
 }
 
 void WeightQuantizer::SetPerBlock(uint32_t constant, int block, PackedBlocks blocks) {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 
@@ -31,6 +32,9 @@ class FloatRows {
   int64_t rows_, width_;
   std::vector<float> buffer_;
 };
+
+bool AllFinite(std::span<const float> values);
+Status NotFinite(const Constant& weight);  // what a weight is refused with that has a value that is not
 
 // The least scale whose 4-bit integers -8 to 7 reach all of a block: max(-min / 8, max / 7). NaN if a value is not finite.
 float BlockScale(std::span<const float> w);
