@@ -46,6 +46,8 @@ struct Backend {
   std::function<bool(OpId op)> lowers = nullptr;
   // Called once before `lower` is asked for the first region of a module, by backends that lower several regions together. Null: nothing to do.
   std::function<Status(const Module& module)> begin = nullptr;
+  // Called before `check` is asked of a graph's nodes, by backends that look at them together. Null: nothing to do.
+  std::function<void(const Graph& graph)> look = nullptr;
 };
 
 }  // namespace dovetail

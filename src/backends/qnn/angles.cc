@@ -1,7 +1,6 @@
 #include "backends/qnn/angles.h"
 
 #include <algorithm>
-#include <set>
 
 #include "ops/advanced_index.h"
 
@@ -30,34 +29,29 @@ bool Carries(OpId op) {
   }
 }
 
-// Whether `v` is made of integers by what carries them.
-bool OfIntegers(const Graph& g, ValueId v, std::set<ValueId>& seen) {
-  if (v == kNone || !seen.insert(v).second) return false;
-  const Node* n = g.producer(v);
-  if (n && n->op == OpId::kConst) return false;
-  if (IsIndexType(g.type(v).dtype)) return true;
-  return n && Carries(n->op) && std::any_of(n->operands.begin(), n->operands.end(), [&](ValueId o) { return OfIntegers(g, o, seen); });
-}
-
-bool BecomesRound(const Graph& g, const std::vector<std::vector<NodeId>>& users, ValueId v, std::set<ValueId>& seen) {
-  if (!seen.insert(v).second) return false;
-  return std::any_of(users[v].begin(), users[v].end(), [&](NodeId id) {
-    const Node& user = g.node(id);
-    if (IsRound(user.op)) return true;
-    return Carries(user.op) && std::any_of(user.results.begin(), user.results.end(), [&](ValueId r) { return BecomesRound(g, users, r, seen); });
-  });
-}
-
 }  // namespace
 
-bool IsAngleOfPositions(const Graph& graph, const Node& node) {
-  if (!Carries(node.op) && !IsRound(node.op)) return false;
-  const ValueId v = node.results[0];
-  std::set<ValueId> seen;
-  if (IsRound(node.op)) return OfIntegers(graph, node.operands[0], seen);
-  if ((graph.type(v).dtype != DType::kF32 && !IsIndexType(graph.type(v).dtype)) || !OfIntegers(graph, v, seen)) return false;
-  seen.clear();
-  return BecomesRound(graph, graph.Users(), v, seen);
+std::vector<bool> AnglesOfPositions(const Graph& g) {
+  // Whether a value is made of integers by what carries them; constants are not.
+  std::vector<bool> of_integers(g.num_values(), false), becomes_round(g.num_values(), false), angles(g.num_nodes(), false);
+  for (ValueId v : g.inputs) of_integers[v] = IsIndexType(g.type(v).dtype);
+  for (NodeId id : g.order) {
+    const Node& n = g.node(id);
+    if (n.op == OpId::kConst) continue;
+    const bool carries = Carries(n.op) && std::any_of(n.operands.begin(), n.operands.end(), [&](ValueId o) { return o != kNone && of_integers[o]; });
+    for (ValueId v : n.results) of_integers[v] = carries || IsIndexType(g.type(v).dtype);
+  }
+  for (auto it = g.order.rbegin(); it != g.order.rend(); ++it) {
+    const Node& n = g.node(*it);
+    const bool round = IsRound(n.op);
+    const bool leads = round || (Carries(n.op) && becomes_round[n.results[0]]);
+    if (!leads) continue;
+    for (ValueId o : n.operands)
+      if (o != kNone) becomes_round[o] = true;
+    const ValueId v = round ? n.operands[0] : n.results[0];
+    angles[*it] = of_integers[v] && (round || g.type(v).dtype == DType::kF32 || IsIndexType(g.type(v).dtype));
+  }
+  return angles;
 }
 
 }  // namespace dovetail::qnn

@@ -23,7 +23,6 @@ Status Check(const Device& device, const Module& module, const Graph& graph, con
   if (node.op == OpId::kConst) return OkStatus();
   const LowerFn lower = FindLowering(node.op);
   if (!lower) return Unsupported("QNN: no lowering of ", GetOp(node.op).name);
-  if (IsAngleOfPositions(graph, node)) return Unsupported("QNN: an angle made of positions, which 16 bits do not hold");
   Lowering checking(module, graph, device, nullptr);
   lower(checking, node);
   return checking.status();
@@ -56,7 +55,13 @@ class QnnCompiler {
  public:
   QnnCompiler(std::shared_ptr<Device> device, bool share_weights) : device_(std::move(device)), share_weights_(share_weights) {}
 
-  const Device& device() const { return *device_; }
+  void Look(const Graph& graph) { angles_ = AnglesOfPositions(graph); }
+
+  Status CheckNode(const Module& module, const Graph& graph, const Node& node) const {
+    const NodeId id = node.results.empty() ? kNone : graph.value(node.results[0]).producer;
+    if (id < angles_.size() && angles_[id]) return Unsupported("QNN: an angle made of positions, which 16 bits do not hold");
+    return Check(*device_, module, graph, node);
+  }
 
   Status Begin(const Module& module) {
     contexts_.clear();
@@ -134,6 +139,7 @@ class QnnCompiler {
 
   std::shared_ptr<Device> device_;
   const bool share_weights_;
+  std::vector<bool> angles_;  // by node of the graph that was looked at last
   std::map<const Region*, size_t> place_;
   std::vector<Binary> contexts_;
 };
@@ -145,7 +151,8 @@ Backend MakeQnnBackend(std::shared_ptr<qnn::Device> device, bool share_weights) 
   auto compiler = std::make_shared<qnn::QnnCompiler>(std::move(device), share_weights);
   Backend b;
   b.name = "qnn";
-  b.check = [compiler](const Module& m, const Graph& g, const Node& n) { return qnn::Check(compiler->device(), m, g, n); };
+  b.check = [compiler](const Module& m, const Graph& g, const Node& n) { return compiler->CheckNode(m, g, n); };
+  b.look = [compiler](const Graph& g) { compiler->Look(g); };
   b.worthwhile = [](const Module&, const Graph& graph, std::span<const NodeId> nodes) {
     return std::any_of(nodes.begin(), nodes.end(), [&](NodeId id) { return !qnn::IsConversion(graph.node(id).op); });
   };

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/qnn/lowering.h"
+#include "ops/dispatch.h"
 
 namespace dovetail::qnn {
 namespace {
@@ -134,8 +135,7 @@ std::vector<std::byte> Lowering::Narrowed(const Constant& c) {
   const std::vector<std::byte> data = DataOf(c);
   std::vector<int32_t> values(data.size() / sizeof(int64_t));
   for (size_t i = 0; i < values.size(); ++i) {
-    int64_t wide;
-    std::memcpy(&wide, data.data() + i * sizeof wide, sizeof wide);
+    const int64_t wide = ReadElement<int64_t>(c.type.dtype, data.data(), static_cast<int64_t>(i));
     if (wide != static_cast<int32_t>(wide)) Fail(StrCat("constant '", c.name, "' has a number beyond 32 bits"));
     values[i] = static_cast<int32_t>(wide);
   }

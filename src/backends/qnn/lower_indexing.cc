@@ -1,8 +1,8 @@
 // Rows by run-time numbers: Gather and ScatterNd.
 #include <algorithm>
-#include <cstring>
 
 #include "backends/qnn/lowering.h"
+#include "ops/dispatch.h"
 #include "ops/infer_util.h"
 
 namespace dovetail::qnn {
@@ -21,16 +21,12 @@ bool NumbersOnly(Lowering& l, std::span<const ValueId> indices) {
 // The numbers of a constant index counted from the start; a failure is recorded.
 std::vector<int32_t> CountedFromStart(Lowering& l, const Constant& c, uint32_t size) {
   const std::vector<std::byte> data = l.DataOf(c);
-  const size_t width = ByteSize(c.type.dtype);
-  std::vector<int32_t> numbers(data.size() / width);
+  std::vector<int32_t> numbers(data.size() / ByteSize(c.type.dtype));
   for (size_t i = 0; i < numbers.size(); ++i) {
-    int64_t wide = 0;
-    int32_t narrow = 0;
-    if (width == sizeof wide) std::memcpy(&wide, data.data() + i * width, width);
-    else std::memcpy(&narrow, data.data() + i * width, width), wide = narrow;
-    if (wide < 0) wide += size;
-    if (wide < 0 || wide >= size) l.Fail(StrCat("the constant index '", c.name, "' is out of bounds for a dim of ", size));
-    numbers[i] = static_cast<int32_t>(wide);
+    int64_t number = ReadElement<int64_t>(c.type.dtype, data.data(), static_cast<int64_t>(i));
+    if (number < 0) number += size;
+    if (number < 0 || number >= size) l.Fail(StrCat("the constant index '", c.name, "' is out of bounds for a dim of ", size));
+    numbers[i] = static_cast<int32_t>(number);
   }
   return numbers;
 }
