@@ -72,18 +72,20 @@ std::vector<double> InputMeans::Means() const {
   return means;
 }
 
-std::vector<double> BiasCorrection(const Constant& weight, std::span<const float> scales, std::span<const double> means, int bits) {
+std::vector<double> BiasCorrection(const Constant& weight, const Constant& integers, std::span<const float> scales, std::span<const double> means) {
   std::vector<double> correction(scales.size(), 0);
-  const IntegerRange integers = bits == 4 ? IntegerRange{-8, 7} : IntegerRange{-127, 127};
-  FloatRows rows(weight);
   if (means.empty()) return correction;
+  FloatRows rows(weight);
+  std::vector<int8_t> rounded(integers.nbytes());
+  integers.CopyTo(reinterpret_cast<std::byte*>(rounded.data()));
+  const int8_t* q = rounded.data();
   const size_t width = static_cast<size_t>(rows.width()), groups = means.size() / width;
   for (size_t r = 0; r < scales.size(); ++r) {
     const std::span<const float> row = rows.row(static_cast<int64_t>(r));
     const std::span<const double> met = means.subspan(r * groups / scales.size() * width, width);
     for (size_t k = 0; k < width; ++k) {
-      const double rounded = static_cast<double>(QuantizeElement(row[k], scales[r], 0, integers)) * static_cast<double>(scales[r]);
-      correction[r] += (static_cast<double>(row[k]) - rounded) * met[k];
+      const double stands_for = static_cast<double>(*q++) * static_cast<double>(scales[r]);
+      correction[r] += (static_cast<double>(row[k]) - stands_for) * met[k];
     }
   }
   return correction;
@@ -92,7 +94,7 @@ std::vector<double> BiasCorrection(const Constant& weight, std::span<const float
 ValueId RoundedBias(Builder& b, const LayerWeight& layer, std::span<const double> means) {
   const std::vector<Constant>& constants = b.module().constants;
   const std::span<const float> scales = layer.scales;
-  const std::vector<double> correction = BiasCorrection(constants[layer.weight], scales, means, layer.bits);
+  const std::vector<double> correction = BiasCorrection(constants[layer.weight], constants[layer.integers], scales, means);
   std::vector<float> values = layer.bias == kNone ? std::vector<float>(scales.size()) : FloatsOf(constants[layer.bias]);
   for (size_t i = 0; i < values.size(); ++i) {
     const double step = static_cast<double>(layer.input_scale) * static_cast<double>(scales[i]), own = static_cast<double>(values[i]) / step;

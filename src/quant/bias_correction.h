@@ -20,21 +20,21 @@ class InputMeans {
   void Add(const Graph& graph, const Node& layer, const TensorView& input);
   // Empty where none was added, and for transposed convolutions.
   std::vector<double> Means() const;
+  double positions() const { return positions_; }  // how many results' positions they are of
 
  private:
   std::vector<double> sums_;
   double positions_ = 0;
 };
 
-// By output channel, what is to be added to the bias of a layer whose `weight` (outputs along dim 0) is rounded to multiples of `scales`. Groups divide
-// `means` among the output channels. All zero where `means` is empty.
-std::vector<double> BiasCorrection(const Constant& weight, std::span<const float> scales, std::span<const double> means, int bits = 8);
+// By output channel, what is to be added to the bias of a layer whose `weight` (outputs along dim 0) has become `integers` (i8, of the same shape) times
+// `scales`. Groups divide `means` among the output channels. All zero where `means` is empty.
+std::vector<double> BiasCorrection(const Constant& weight, const Constant& integers, std::span<const float> scales, std::span<const double> means);
 
 struct LayerWeight {
-  uint32_t weight, bias;  // constants; the bias may be kNone
-  std::span<const float> scales;  // by output channel
+  uint32_t weight, integers, bias;  // constants; the bias may be kNone
+  std::span<const float> scales;    // by output channel
   float input_scale;
-  int bits = 8;
 };
 // The bias in multiples of input scale x weight scale, less the shift that rounding the weight gives the result's mean: f32[outputs], or kNone where the layer
 // has none and needs none. `means` as for BiasCorrection.

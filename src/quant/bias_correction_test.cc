@@ -27,6 +27,8 @@ void ExpectMeanDifference(const std::string& layer, const std::string& input, Sh
   ASSERT_TRUE(scales.ok());
   std::vector<float> coarse = *scales;
   for (float& s : coarse) s *= 8;
+  const auto integers = quantizer.PerChannel(0, 0, coarse);
+  ASSERT_TRUE(integers.ok());
   std::vector<float> rounded(reinterpret_cast<const float*>(module.constants[0].bytes().data()),
                              reinterpret_cast<const float*>(module.constants[0].bytes().data() + module.constants[0].bytes().size()));
   for (size_t i = 0; i < rounded.size(); ++i) {
@@ -50,7 +52,7 @@ void ExpectMeanDifference(const std::string& layer, const std::string& input, Sh
       want[static_cast<size_t>(i / inner) % want.size()] += static_cast<double>(y.as<float>()[i]) - static_cast<double>(z.as<float>()[i]);
     positions += static_cast<double>(y.numel()) / static_cast<double>(want.size());
   }
-  const std::vector<double> got = BiasCorrection(module.constants[0], coarse, means.Means());
+  const std::vector<double> got = BiasCorrection(module.constants[0], module.constants[integers->data], coarse, means.Means());
   ASSERT_EQ(got.size(), want.size());
   double most = 0;
   for (size_t c = 0; c < want.size(); ++c) {
@@ -76,7 +78,7 @@ TEST(BiasCorrection, NothingSeenChangesNothing) {
   Module module = Parsed("module {\n" + ConstantLine("w", "2,3", Normal(6, 1)) +
                          "  graph @f(%x: f32[1,3]) {\n    %w = const @w : f32[2,3]\n    %y = linear %x, %w, _ : f32[1,2]\n    return %y\n  }\n}\n");
   EXPECT_TRUE(InputMeans().Means().empty());
-  EXPECT_EQ(BiasCorrection(module.constants[0], std::vector<float>{1, 1}, {}), (std::vector<double>{0, 0}));
+  EXPECT_EQ(BiasCorrection(module.constants[0], module.constants[0], std::vector<float>{1, 1}, {}), (std::vector<double>{0, 0}));
 }
 
 }  // namespace

@@ -1,13 +1,11 @@
 #include "quant/compensate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
-#include <set>
 
-#include "ir/interpreter.h"
-#include "quant/calibration.h"
-#include "quant/gptq.h"
-#include "quant/kernel_run.h"
+#include "kernels/parallel.h"
+#include "quant/layer_moments.h"
 #include "quant/layers.h"
 
 namespace dovetail {
@@ -15,11 +13,12 @@ namespace {
 
 constexpr size_t kMomentBytes = size_t{128} << 20;
 
-using Input = std::pair<size_t, ValueId>;  // graph, value
+// Layers by what they read: one of those that read it.
+using Readers = std::map<LayerInput, NodeId>;
 
 struct Target {
   uint32_t weight = kNone;
-  std::vector<Input> inputs;  // a tied weight has several
+  Readers inputs;  // a tied weight has several
   std::string path;
 };
 
@@ -41,61 +40,33 @@ std::vector<Target> FindTargets(const Module& module, const QuantizeOptions& opt
       if (columns == 0 || columns % options.scheme->block != 0 || weights.stays_at_8_bits(weight)) continue;
       const auto [it, inserted] = known.try_emplace(module.constants[weight].identity(), targets.size());
       if (inserted) targets.push_back({weight, {}, std::move(path)});
-      targets[it->second].inputs.emplace_back(g, n.operands[0]);
+      targets[it->second].inputs.emplace(LayerInputOf(module, g, id), id);
     }
   }
   return targets;
 }
 
-class Rounding {
- public:
-  Rounding(const Module& module, std::span<const std::string> files, const ProgressFn& progress) : module_(module), files_(files), progress_(progress) {}
-  struct pthreadpool* pool() const { return run_.pool(); }
-
-  // The moments of these inputs over all calls.
-  Result<std::map<Input, InputMoments>> Gather(const std::set<Input>& inputs, size_t part, size_t parts) {
-    std::map<Input, InputMoments> moments;
-    for (const Input& i : inputs) moments.emplace(i, InputMoments(module_.graphs[i.first]->type(i.second).shape.back().value()));
-    DT_ASSIGN_OR_RETURN(StateStore states, InitStates(module_));
-    for (size_t f = 0; f < files_.size(); ++f) {
-      DT_ASSIGN_OR_RETURN(CalibrationCall call, LoadCall(module_, files_[f]));
-      const auto see = [&](ValueId v, const OwnedTensor& t) {
-        const auto it = moments.find({call.graph, v});
-        if (it == moments.end()) return;
-        const int64_t width = it->second.width();
-        it->second.Add(t.view().as<float>(), width ? t.view().numel() / width : 0, pool());
-      };
-      const Graph& graph = *module_.graphs[call.graph];
-      for (size_t i = 0; i < graph.inputs.size(); ++i)
-        if (call.inputs[i].type.dtype == DType::kF32) see(graph.inputs[i], call.inputs[i]);
-      Result<std::vector<OwnedTensor>> outputs = Interpret(module_, graph, call.inputs, states, run_.With([&](const Graph&, ValueId v, const OwnedTensor& t) { see(v, t); }));
-      if (!outputs.ok()) return std::move(outputs).status().While(StrCat("calibrating on '", files_[f], "'"));
-      if (progress_) progress_("calibrating", part * files_.size() + f + 1, parts * files_.size());
-    }
-    return moments;
-  }
-
- private:
-  const Module& module_;
-  std::span<const std::string> files_;
-  const ProgressFn& progress_;
-  KernelRun run_;
-};
-
 // Targets whose moments fit into memory together, in order.
-std::vector<std::vector<const Target*>> Cut(const Module& module, const std::vector<Target>& targets) {
-  std::vector<std::vector<const Target*>> parts;
-  std::set<Input> inputs;
+template <class T>
+std::vector<std::vector<const T*>> Cut(const Module& module, const std::vector<T>& targets) {
+  std::vector<std::vector<const T*>> parts;
+  Readers inputs;
   size_t bytes = 0;
-  for (const Target& t : targets) {
-    const size_t width = static_cast<size_t>(module.constants[t.weight].type.shape[1].value()), each = width * width * sizeof(float);
-    size_t more = 0;
-    for (const Input& i : t.inputs) more += inputs.contains(i) ? 0 : each;
+  const auto each = [&](const auto& input) {
+    const Graph& graph = *module.graphs[input.first.graph];
+    return LayerMoments::BytesFor(graph, graph.node(input.second));
+  };
+  for (const T& t : targets) {
+    size_t more = 0, all = 0;
+    for (const auto& input : t.inputs) {
+      all += each(input);
+      more += inputs.contains(input.first) ? 0 : each(input);
+    }
     if (parts.empty() || bytes + more > kMomentBytes) {
       parts.emplace_back();
       inputs.clear();
       bytes = 0;
-      more = each * t.inputs.size();
+      more = all;
     }
     bytes += more;
     inputs.insert(t.inputs.begin(), t.inputs.end());
@@ -104,23 +75,72 @@ std::vector<std::vector<const Target*>> Cut(const Module& module, const std::vec
   return parts;
 }
 
+template <class T>
+Readers InputsOf(const std::vector<const T*>& targets) {
+  Readers inputs;
+  for (const T* t : targets) inputs.insert(t->inputs.begin(), t->inputs.end());
+  return inputs;
+}
+
+LayerMoments SumOf(const std::map<LayerInput, LayerMoments>& moments, const Readers& inputs) {
+  LayerMoments sum = moments.at(inputs.begin()->first);
+  for (auto it = std::next(inputs.begin()); it != inputs.end(); ++it) sum.Merge(moments.at(it->first));
+  return sum;
+}
+
+// Layers that share weight and scales, and so their integers.
+struct ChannelTarget {
+  const ChannelLayer* first;
+  std::vector<std::vector<float>*> scales;
+  Readers inputs;
+};
+
+std::vector<ChannelTarget> ChannelTargets(const Module& module, std::span<const ChannelLayer> layers) {
+  std::vector<ChannelTarget> targets;
+  std::map<std::pair<const void*, std::vector<float>>, size_t> known;
+  for (const ChannelLayer& l : layers) {
+    const auto [it, inserted] = known.try_emplace({module.constants[l.weight].identity(), *l.scales}, targets.size());
+    if (inserted) targets.push_back({&l, {}, {}});
+    targets[it->second].scales.push_back(l.scales);
+    targets[it->second].inputs.emplace(LayerInputOf(module, l.graph, l.node), l.node);
+  }
+  return targets;
+}
+
+// The rows of one group, with the scales given times each of `factors` for the one that errs least in each row.
+void RoundGroup(const Constant& weight, int64_t first, std::span<float> scales, std::span<const float> least, IntegerRange range, std::span<const float> factors,
+                const Compensation& compensation, int8_t* integers, struct pthreadpool* pool) {
+  const int64_t rows = static_cast<int64_t>(scales.size()), width = compensation.width();
+  const std::vector<float> given(scales.begin(), scales.end());
+  std::vector<float> tried(scales.size());
+  std::vector<int8_t> rounded(scales.size() * static_cast<size_t>(width));
+  std::vector<double> errors(scales.size()), best(scales.size(), INFINITY);
+  for (float factor : factors) {
+    for (size_t r = 0; r < tried.size(); ++r) tried[r] = std::max(given[r] * factor, least[r]);
+    RoundRows(weight, first, rows, {range, width, tried}, compensation, rounded.data(), errors, pool);
+    for (size_t r = 0; r < tried.size(); ++r) {
+      if (!(errors[r] < best[r])) continue;
+      best[r] = errors[r];
+      scales[r] = tried[r];
+      std::copy_n(rounded.begin() + static_cast<std::ptrdiff_t>(r) * width, width, integers + static_cast<int64_t>(r) * width);
+    }
+  }
+}
+
 }  // namespace
 
 Status RoundWeightsOnCalls(Module& module, const QuantizeOptions& options, std::span<const std::string> files, WeightQuantizer& weights, QuantizeReport& report) {
   const std::vector<Target> targets = FindTargets(module, options, weights);
   const std::vector<std::vector<const Target*>> parts = Cut(module, targets);
-  Rounding rounding(module, files, options.progress);
+  const MomentsRun run(module, files, options.progress);
   const BlockScales kind = options.scheme->activations == Activations::kFixed ? BlockScales::kExpanded : BlockScales::kFree;
   std::string unseen;
   size_t done = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
-    std::set<Input> inputs;
-    for (const Target* t : parts[p]) inputs.insert(t->inputs.begin(), t->inputs.end());
-    DT_ASSIGN_OR_RETURN(const auto moments, rounding.Gather(inputs, p, parts.size()));
-    std::map<std::vector<Input>, Compensation> compensations;  // linears that share an input share its factor
+    DT_ASSIGN_OR_RETURN(const auto moments, run.Gather(InputsOf(parts[p]), p, parts.size()));
+    std::map<Readers, Compensation> compensations;  // linears that share an input share its factor
     for (const Target* t : parts[p]) {
-      InputMoments sum(module.constants[t->weight].type.shape[1].value());
-      for (const Input& i : t->inputs) sum.Merge(moments.at(i));
+      const LayerMoments sum = SumOf(moments, t->inputs);
       ++done;
       if (sum.rows() == 0) {
         unseen += StrCat(unseen.empty() ? "" : ", ", t->path);
@@ -130,14 +150,48 @@ Status RoundWeightsOnCalls(Module& module, const QuantizeOptions& options, std::
       auto it = compensations.find(t->inputs);
       if (it == compensations.end()) {
         compensations.clear();  // of the layers before
-        it = compensations.emplace(t->inputs, Compensation(sum)).first;
+        it = compensations.emplace(t->inputs, Compensation(sum.groups()[0])).first;
       }
       const int block = options.scheme->block;
-      weights.SetPerBlock(t->weight, block, RoundCompensating(module.constants[t->weight], block, it->second, rounding.pool(), kind));
+      weights.SetPerBlock(t->weight, block, RoundCompensating(module.constants[t->weight], block, it->second, run.pool(), kind));
       if (options.progress) options.progress("rounding weights", done, targets.size());
     }
   }
   if (!unseen.empty()) report.warnings.push_back("no calibration call reached these layers, whose weights are rounded to nearest: " + unseen);
+  return OkStatus();
+}
+
+Status RoundChannelsOnCalls(const Module& module, std::span<const ChannelLayer> layers, int bits, std::span<const std::string> files, const ProgressFn& progress,
+                            WeightQuantizer& weights) {
+  const std::vector<ChannelTarget> targets = ChannelTargets(module, layers);
+  const std::vector<std::vector<const ChannelTarget*>> parts = Cut(module, targets);
+  const MomentsRun run(module, files, progress);
+  const IntegerRange range = bits == 4 ? IntegerRange{-8, 7} : IntegerRange{-127, 127};
+  static constexpr float kAsGiven[] = {1}, kNear[] = {1, 0.8f, 0.9f, 1.1f, 1.2f, 1.35f};
+  const std::span<const float> factors = bits == 4 ? std::span<const float>(kNear) : std::span<const float>(kAsGiven);
+  size_t done = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    DT_ASSIGN_OR_RETURN(const auto moments, run.Gather(InputsOf(parts[p]), p, parts.size()));
+    for (const ChannelTarget* t : parts[p]) {
+      const LayerMoments sum = SumOf(moments, t->inputs);
+      ++done;
+      if (sum.rows() == 0) continue;
+      const uint32_t weight = t->first->weight;
+      const Constant source = module.constants[weight];
+      std::vector<float> scales = *t->first->scales;
+      const size_t groups = sum.groups().size(), rows = scales.size() / groups, width = static_cast<size_t>(sum.groups()[0].width());
+      std::vector<int8_t> integers(scales.size() * width);
+      const auto round = [&](size_t g, struct pthreadpool* pool) {
+        RoundGroup(source, static_cast<int64_t>(g * rows), std::span(scales).subspan(g * rows, rows), std::span(t->first->least).subspan(g * rows, rows), range,
+                   factors, Compensation(sum.groups()[g].Centered()), integers.data() + g * rows * width, pool);
+      };
+      if (groups == 1) round(0, run.pool());
+      else ParallelFor(run.pool(), static_cast<int64_t>(groups), [&](int64_t g) { round(static_cast<size_t>(g), nullptr); });
+      for (std::vector<float>* s : t->scales) *s = scales;
+      weights.SetPerChannel(weight, 0, std::move(scales), bits, std::move(integers));
+      if (progress) progress("rounding weights", done, targets.size());
+    }
+  }
   return OkStatus();
 }
 

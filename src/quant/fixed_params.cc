@@ -1,6 +1,7 @@
 #include "quant/fixed_params.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "quant/block_expansion.h"
@@ -202,6 +203,7 @@ class FixedParamChooser {
     }
     const auto scale = [&](ValueId v) { return params_.groups.at({plan_.group(g, v), plan_.dtype(g, id)}).scale; };
     params_.weight_scales[{g, id}] = LayerScales(raw, bias, scale(n.operands[0]), scale(n.results[0]));
+    params_.least_scales[{g, id}] = LayerScales(std::vector(raw.size(), FLT_MIN), bias, scale(n.operands[0]), scale(n.results[0]));
     return OkStatus();
   }
 

@@ -20,6 +20,7 @@ struct FixedObservation {
 struct FixedParams {
   std::map<std::pair<uint32_t, DType>, QuantParams> groups;                     // by the plan's name of the group, and the type of the integers
   std::map<std::pair<size_t, NodeId>, std::vector<float>> weight_scales;        // of layers with one scale per channel; by graph and node
+  std::map<std::pair<size_t, NodeId>, std::vector<float>> least_scales;         // of the same: bounds from below
   std::map<std::tuple<size_t, NodeId, size_t>, QuantParams> constants;          // operands that are constants of their own
 };
 

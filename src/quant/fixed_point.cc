@@ -4,8 +4,10 @@
 #include <optional>
 
 #include "quant/calibration_warnings.h"
+#include "quant/compensate.h"
 #include "quant/fixed_rewrite.h"
 #include "quant/fixed_widths.h"
+#include "quant/static_params.h"
 
 namespace dovetail {
 namespace {
@@ -69,6 +71,28 @@ void LendRanges(const Module& module, const WatchedValues& all, FixedObservation
   }
 }
 
+// Whether rounding that compensates is worth its time: beside activations of 8 bits the error of weights of 8 bits is small, and few rows show too little of
+// their columns to lessen it.
+bool Compensates(const Scheme& scheme, DType activation, int64_t columns, const InputMeans* met) {
+  if (scheme.weight_bits == 4) return true;
+  return activation == DType::kU16 && met && met->positions() * 4 >= static_cast<double>(columns);
+}
+
+Status RoundChannels(const Module& module, const Scheme& scheme, std::span<const std::string> files, const FixedChoice& choice, FixedParams& params,
+                     WeightQuantizer& weights, const ProgressFn& progress) {
+  std::vector<ChannelLayer> layers;
+  for (auto& [layer, scales] : params.weight_scales) {
+    const auto& [g, id] = layer;
+    const Node& n = module.graphs[g]->node(id);
+    if (ChannelAxis(n) != 0) continue;
+    const uint32_t weight = WeightOf(*module.graphs[g], n, weights);
+    const auto met = choice.inputs[g].find(id);
+    if (Compensates(scheme, choice.plan.dtype(g, id), FloatRows(module.constants[weight]).width(), met == choice.inputs[g].end() ? nullptr : &met->second))
+      layers.push_back({g, id, weight, &scales, params.least_scales.at(layer)});
+  }
+  return RoundChannelsOnCalls(module, layers, scheme.weight_bits, files, progress, weights);
+}
+
 }  // namespace
 
 Status QuantizeFixed(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report) {
@@ -126,7 +150,8 @@ Status QuantizeFixed(Module& module, const QuantizeOptions& options, WeightQuant
     if (options.progress) options.progress("choosing ranges", 2, 2);
   }
   FixedPlan& chosen = mixed ? *mixed : plan;
-  DT_ASSIGN_OR_RETURN(const FixedParams params, ChooseFixedParams(module, scheme, observed, weights, kClippings[clipping], chosen));
+  DT_ASSIGN_OR_RETURN(FixedParams params, ChooseFixedParams(module, scheme, observed, weights, kClippings[clipping], chosen));
+  DT_RETURN_IF_ERROR(RoundChannels(module, scheme, files, {chosen, params, inputs}, params, weights, options.progress));
   return RewriteFixed(module, options, {chosen, params, inputs}, weights, report);
 }
 

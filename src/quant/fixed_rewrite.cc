@@ -194,7 +194,7 @@ class FixedRewriter {
       DT_ASSIGN_OR_RETURN(w, weights_.PerChannel(weight, axis, scales, bits));
       const auto met = inputs_.find(id);
       const std::vector<double> means = met == inputs_.end() ? std::vector<double>() : met->second.Means();
-      bias = RoundedBias(c.builder, {weight, own_bias, scales, graph_.type(x).quant.scale, bits}, means);
+      bias = RoundedBias(c.builder, {weight, w.data, own_bias, scales, graph_.type(x).quant.scale}, means);
     }
     std::vector<ValueId> operands = {x, kNone, kNone, c.builder.Const(w.data), c.builder.Const(w.scale), bias};
     // Inference has no quantized type to give: the caller declares it.

@@ -97,7 +97,7 @@ std::vector<float> InverseFactor(const InputMoments& moments, const std::vector<
   return u;
 }
 
-int32_t Round4(float w, float scale) { return QuantizeElement(w, scale, 0, {-8, 7}); }
+constexpr IntegerRange kFourBits = {-8, 7};
 
 float BestScale(std::span<const float> w, std::span<const float> importance) {
   const float whole = BlockScale(w);
@@ -109,7 +109,7 @@ float BestScale(std::span<const float> w, std::span<const float> importance) {
     const float scale = BFloat16ToFloat(candidate);
     double error = 0;
     for (size_t i = 0; i < w.size(); ++i) {
-      const double e = static_cast<double>(w[i] - static_cast<float>(Round4(w[i], scale)) * scale);
+      const double e = static_cast<double>(w[i] - static_cast<float>(QuantizeElement(w[i], scale, 0, kFourBits)) * scale);
       error += e * e * static_cast<double>(importance[i]);
     }
     if (error < least) {
@@ -141,21 +141,41 @@ void InputMoments::Add(const float* x, int64_t rows, struct pthreadpool* pool) {
   columns.resize(n * finite.size());
   for (size_t r = 0; r < finite.size(); ++r)
     for (size_t i = 0; i < n; ++i) columns[i * finite.size() + r] = finite[r][i];
+  AddColumns(columns.data(), kept, pool);
+}
+
+void InputMoments::AddColumns(const float* columns, int64_t rows, struct pthreadpool* pool) {
   // The upper triangle by blocks of rows; the lower one is its mirror.
   constexpr int64_t kBlock = 64;
   ParallelFor(pool, (width_ + kBlock - 1) / kBlock, [&](int64_t i) {
     const int64_t begin = i * kBlock, count = std::min(kBlock, width_ - begin);
-    const float* block = columns.data() + begin * kept;
-    MultiplyTransposed({count, width_ - begin, kept, block, kept, block, kept, sums_.data() + begin * width_ + begin, width_});
+    const float* block = columns + begin * rows;
+    MultiplyTransposed({count, width_ - begin, rows, block, rows, block, rows, sums_.data() + begin * width_ + begin, width_});
   });
   for (int64_t r = 0; r < width_; ++r)
     for (int64_t c = 0; c < r; ++c) sums_[static_cast<size_t>(r * width_ + c)] = sums_[static_cast<size_t>(c * width_ + r)];
-  rows_ += kept;
+  for (int64_t i = 0; i < width_; ++i)
+    for (int64_t r = 0; r < rows; ++r) totals_[static_cast<size_t>(i)] += static_cast<double>(columns[i * rows + r]);
+  rows_ += rows;
 }
 
 void InputMoments::Merge(const InputMoments& other) {
   for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
+  for (size_t i = 0; i < totals_.size(); ++i) totals_[i] += other.totals_[i];
   rows_ += other.rows_;
+}
+
+InputMoments InputMoments::Centered() const {
+  InputMoments centered = *this;
+  const size_t n = static_cast<size_t>(width_);
+  if (rows_ == 0) return centered;
+  for (size_t r = 0; r < n; ++r)
+    for (size_t c = 0; c < n; ++c) {
+      const double moment = static_cast<double>(sums_[r * n + c]) - totals_[r] * totals_[c] / static_cast<double>(rows_);
+      centered.sums_[r * n + c] = static_cast<float>(r == c ? std::max(moment, 0.0) : moment);
+    }
+  std::fill(centered.totals_.begin(), centered.totals_.end(), 0.0);
+  return centered;
 }
 
 Compensation::Compensation(const InputMoments& moments) {
@@ -167,47 +187,74 @@ Compensation::Compensation(const InputMoments& moments) {
   factor_ = InverseFactor(moments, order_);
 }
 
+namespace {
+
+// At most kRowsAtOnce rows of `source`; the grid's scales are theirs. `row_errors` may be null.
+void RoundChunk(FloatRows& source, int64_t first, int64_t rows, const RoundingGrid& grid, const Compensation& compensation, int8_t* integers,
+                double* row_errors) {
+  const int64_t n = compensation.width(), blocks = n / grid.block;
+  const std::vector<int64_t>& order = compensation.order();
+  const std::vector<float>& u = compensation.factor();
+  std::vector<float> w(static_cast<size_t>(rows * n)), errors(static_cast<size_t>(rows * kColumns));
+  for (int64_t r = 0; r < rows; ++r) {
+    const std::span<const float> row = source.row(first + r);
+    for (int64_t i = 0; i < n; ++i) w[static_cast<size_t>(r * n + i)] = row[static_cast<size_t>(order[static_cast<size_t>(i)])];
+  }
+  for (int64_t begin = 0; begin < n; begin += kColumns) {
+    const int64_t columns = std::min(kColumns, n - begin), end = begin + columns;
+    for (int64_t r = 0; r < rows; ++r) {
+      float* row = w.data() + r * n;
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t column = order[static_cast<size_t>(i)];
+        const float scale = grid.scales[static_cast<size_t>(r * blocks + column / grid.block)];
+        const int32_t q = QuantizeElement(row[i], scale, 0, grid.integers);
+        integers[r * n + column] = static_cast<int8_t>(q);
+        const float* factors = u.data() + i * n;
+        const float error = (row[i] - static_cast<float>(q) * scale) / factors[i];
+        if (row_errors) row_errors[r] += static_cast<double>(error) * static_cast<double>(error);
+        errors[static_cast<size_t>(r * columns + i - begin)] = -error;
+        for (int64_t k = i + 1; k < end; ++k) row[k] -= error * factors[k];
+      }
+    }
+    if (end < n) MultiplyAdd({rows, n - end, columns, errors.data(), columns, u.data() + begin * n + end, n, w.data() + end, n});
+  }
+}
+
+}  // namespace
+
+void RoundRows(const Constant& weight, int64_t first, int64_t rows, const RoundingGrid& grid, const Compensation& compensation, int8_t* integers,
+               std::span<double> errors, struct pthreadpool* pool) {
+  const int64_t n = compensation.width(), blocks = n / grid.block;
+  std::fill(errors.begin(), errors.end(), 0.0);
+  ParallelFor(pool, (rows + kRowsAtOnce - 1) / kRowsAtOnce, [&](int64_t chunk) {
+    FloatRows source(weight);
+    const int64_t begin = chunk * kRowsAtOnce, count = std::min(kRowsAtOnce, rows - begin);
+    const RoundingGrid part{grid.integers, grid.block, grid.scales.subspan(static_cast<size_t>(begin * blocks))};
+    RoundChunk(source, first + begin, count, part, compensation, integers + begin * n, errors.empty() ? nullptr : errors.data() + begin);
+  });
+}
+
 PackedBlocks RoundCompensating(const Constant& weight, int block, const Compensation& compensation, struct pthreadpool* pool, BlockScales kind) {
   const int64_t n = compensation.width(), blocks = n / block, total = FloatRows(weight).rows();
   const std::vector<float>& importance = compensation.importance();
-  const std::vector<int64_t>& order = compensation.order();
-  const std::vector<float>& u = compensation.factor();
   PackedBlocks packed;
-  packed.data.assign(static_cast<size_t>(total * n / 2), 0x88);
+  packed.data.resize(static_cast<size_t>(total * n / 2));
   packed.scales.resize(static_cast<size_t>(total * blocks));
   ParallelFor(pool, (total + kRowsAtOnce - 1) / kRowsAtOnce, [&](int64_t chunk) {
     FloatRows source(weight);
     const int64_t first = chunk * kRowsAtOnce, rows = std::min(kRowsAtOnce, total - first);
-    std::vector<float> w(static_cast<size_t>(rows * n)), errors(static_cast<size_t>(rows * kColumns)), scales(static_cast<size_t>(rows * blocks));
+    std::vector<float> scales;
+    std::vector<int8_t> integers(static_cast<size_t>(rows * n));
     for (int64_t r = 0; r < rows; ++r) {
       const std::span<const float> row = source.row(first + r);
-      // Chosen before any rounding: the columns of a block are rounded at different times.
+      // Chosen before any rounding: the columns of a block are rounded at different times. Exact in bf16.
       const std::vector<float> chosen = kind == BlockScales::kExpanded ? ExpandedScales(row, importance, block) : BestScales(row, importance, block);
-      for (int64_t b = 0; b < blocks; ++b) {
-        const float scale = chosen[static_cast<size_t>(b)];  // exact in bf16
-        packed.scales[static_cast<size_t>((first + r) * blocks + b)] = FloatToBFloat16(scale);
-        scales[static_cast<size_t>(r * blocks + b)] = scale;
-      }
-      for (int64_t i = 0; i < n; ++i) w[static_cast<size_t>(r * n + i)] = row[static_cast<size_t>(order[static_cast<size_t>(i)])];
+      scales.insert(scales.end(), chosen.begin(), chosen.end());
     }
-    for (int64_t begin = 0; begin < n; begin += kColumns) {
-      const int64_t columns = std::min(kColumns, n - begin), end = begin + columns;
-      for (int64_t r = 0; r < rows; ++r) {
-        float* row = w.data() + r * n;
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t column = order[static_cast<size_t>(i)];
-          const float scale = scales[static_cast<size_t>(r * blocks + column / block)];
-          const int32_t q = Round4(row[i], scale);
-          uint8_t& byte = packed.data[static_cast<size_t>(((first + r) * n + column) / 2)];
-          byte = static_cast<uint8_t>(column % 2 == 0 ? (byte & 0xf0) | (q + 8) : (byte & 0x0f) | ((q + 8) << 4));
-          const float* factors = u.data() + i * n;
-          const float error = (row[i] - static_cast<float>(q) * scale) / factors[i];
-          errors[static_cast<size_t>(r * columns + i - begin)] = -error;
-          for (int64_t k = i + 1; k < end; ++k) row[k] -= error * factors[k];
-        }
-      }
-      if (end < n) MultiplyAdd({rows, n - end, columns, errors.data(), columns, u.data() + begin * n + end, n, w.data() + end, n});
-    }
+    std::transform(scales.begin(), scales.end(), packed.scales.begin() + first * blocks, FloatToBFloat16);
+    RoundChunk(source, first, rows, {kFourBits, block, scales}, compensation, integers.data(), nullptr);
+    uint8_t* to = packed.data.data() + first * n / 2;
+    for (size_t i = 0; i < integers.size(); i += 2) *to++ = static_cast<uint8_t>((integers[i] + 8) | ((integers[i + 1] + 8) << 4));
   });
   return packed;
 }

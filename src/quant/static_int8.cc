@@ -145,7 +145,7 @@ class StaticRewriter {
     const uint32_t own_bias = op == OpId::kMatmul ? kNone : ConstantOf(graph_, graph_.node(id).operands[2]);
     const auto met = inputs_.find(id);
     const std::vector<double> means = met == inputs_.end() ? std::vector<double>() : met->second.Means();
-    const ValueId bias = RoundedBias(c.builder, {weight, own_bias, scales, graph_.type(x).quant.scale}, means);
+    const ValueId bias = RoundedBias(c.builder, {weight, w.data, own_bias, scales, graph_.type(x).quant.scale}, means);
     std::vector<ValueId> operands = {x, kNone, kNone, c.builder.Const(w.data), c.builder.Const(w.scale), bias};
     // Inference has no quantized type to give: the caller declares it.
     if (op == OpId::kConvolution) return c.builder.EmitWith(OpId::kQuantizedConvolution, std::move(operands), graph_.node(id).attrs);

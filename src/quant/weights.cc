@@ -104,6 +104,12 @@ WeightQuantizer::Key WeightQuantizer::KeyOf(const Constant& c, int bits, int axi
   return {c.identity(), std::move(layout), bits, axis};
 }
 
+WeightQuantizer::Key WeightQuantizer::KeyOf(const Constant& c, int bits, int axis, std::span<const float> scales) const {
+  Key key = KeyOf(c, bits, axis);
+  std::get<1>(key).append(reinterpret_cast<const char*>(scales.data()), scales.size() * sizeof(float));
+  return key;
+}
+
 Result<QuantizedWeight> WeightQuantizer::Add(uint32_t constant, TensorType type, std::function<void(std::byte*)> recipe, TensorType scale_type,
                                              std::vector<std::byte> scales) {
   const std::string name = module_.constants[constant].name;
@@ -145,8 +151,7 @@ Result<QuantizedWeight> WeightQuantizer::PerChannel(uint32_t constant, int axis)
 Result<QuantizedWeight> WeightQuantizer::PerChannel(uint32_t constant, int axis, std::vector<float> scales, int bits) {
   for (float& s : scales) s = UsableScale(s);
   const Constant source = module_.constants[constant];
-  Key key = KeyOf(source, bits, axis);
-  std::get<1>(key).append(reinterpret_cast<const char*>(scales.data()), scales.size() * sizeof(float));
+  const Key key = KeyOf(source, bits, axis, scales);
   if (auto it = made_.find(key); it != made_.end()) return it->second;
   const Shape& shape = source.type.shape;
   const ChannelOf channel_of = ChannelOf::Along(shape, axis);
@@ -161,6 +166,21 @@ Result<QuantizedWeight> WeightQuantizer::PerChannel(uint32_t constant, int axis,
   DT_ASSIGN_OR_RETURN(made_[key], Add(constant, TensorType(DType::kI8, shape, QuantParams::PerChannel(axis, bits)), std::move(recipe),
                                       TensorType(DType::kF32, {Dim(channel_of.channels)}), BytesOf(scales.data(), scales.size() * sizeof(float))));
   return made_[key];
+}
+
+void WeightQuantizer::SetPerChannel(uint32_t constant, int axis, std::vector<float> scales, int bits, std::vector<int8_t> integers) {
+  for (float& s : scales) s = UsableScale(s);
+  const Constant source = module_.constants[constant];
+  QuantizedWeight w;
+  w.data = static_cast<uint32_t>(module_.constants.size());
+  module_.constants.push_back(MakeOwnedConstant(UniqueConstantName(module_, StrCat(source.name, ".int", bits)),
+                                                TensorType(DType::kI8, source.type.shape, QuantParams::PerChannel(axis, bits)),
+                                                BytesOf(integers.data(), integers.size())));
+  w.scale = static_cast<uint32_t>(module_.constants.size());
+  module_.constants.push_back(MakeOwnedConstant(UniqueConstantName(module_, source.name + ".scale"),
+                                                TensorType(DType::kF32, {source.type.shape[static_cast<size_t>(axis)]}),
+                                                BytesOf(scales.data(), scales.size() * sizeof(float))));
+  made_[KeyOf(source, bits, axis, scales)] = w;
 }
 
 Result<QuantizedWeight> WeightQuantizer::PerBlock(uint32_t constant, int block) {

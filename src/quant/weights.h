@@ -54,6 +54,8 @@ class WeightQuantizer {
   Result<QuantizedWeight> PerChannel(uint32_t constant, int axis);
   // The same with other scales, for layers whose bias or result asks for them, or with 4 bits (-8 to 7, one to a byte). Equal scales give the same constants.
   Result<QuantizedWeight> PerChannel(uint32_t constant, int axis, std::vector<float> scales, int bits = 8);
+  // From now on PerChannel gives these integers, in the weight's shape, for these scales.
+  void SetPerChannel(uint32_t constant, int axis, std::vector<float> scales, int bits, std::vector<int8_t> integers);
   // max|w| / 127 of each index of `axis`; 0 where all are zero. Fails on values that are not finite.
   Result<std::vector<float>> ChannelScales(uint32_t constant, int axis);
   // A matrix [N,K], K a multiple of `block`: u8[N,K/2] with bf16 scales [N,K/block], of each block its BlockScale or one
@@ -72,6 +74,7 @@ class WeightQuantizer {
  private:
   using Key = std::tuple<const void*, std::string, int, int>;  // bytes, layout, bits, axis
   Key KeyOf(const Constant& c, int bits, int axis) const;
+  Key KeyOf(const Constant& c, int bits, int axis, std::span<const float> scales) const;
   Result<QuantizedWeight> Add(uint32_t constant, TensorType type, std::function<void(std::byte*)> recipe, TensorType scale_type, std::vector<std::byte> scales);
 
   Module& module_;
