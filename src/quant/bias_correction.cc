@@ -4,24 +4,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/check.h"
-#include "ops/quantization.h"
-#include "ops/window.h"
+#include "quant/convolution_taps.h"
 #include "quant/static_params.h"
 
 namespace dovetail {
 namespace {
-
-struct Taps {
-  int64_t kernel = 1, stride = 1, padding = 0, dilation = 1, size = 1;  // size: of the input
-  int64_t positions() const { return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1; }
-};
-
-int64_t Argument(const Node& n, std::string_view name, size_t dim, size_t spatial, int64_t fallback) {
-  const Result<int64_t> v = WindowArg(GetAttr(n, name), dim, spatial, fallback, 0, name);
-  DT_CHECK(v.ok());  // the graph is valid
-  return *v;
-}
 
 double Finite(float v) { return std::isfinite(v) ? static_cast<double>(v) : 0; }
 
@@ -38,31 +25,25 @@ void InputMeans::Add(const Graph& graph, const Node& layer, const TensorView& in
     return;
   }
   if (GetAttr(layer, "transposed").Bool()) return;
-  const size_t spatial = input.rank - 2u;
-  Taps taps[2];
-  for (size_t i = 0; i < spatial; ++i) {
-    const auto argument = [&](std::string_view name, int64_t fallback) { return Argument(layer, name, i, spatial, fallback); };
-    taps[2 - spatial + i] = {graph.type(layer.operands[1]).shape[2 + i].value(), argument("stride", 1), argument("padding", 0), argument("dilation", 1),
-                             input.sizes[2 + i]};
-  }
-  const auto [h, w] = taps;
-  const int64_t channels = input.sizes[1], area = h.kernel * w.kernel;
+  const ConvolutionTaps t = ConvolutionTaps::Of(graph, layer, input);
+  const WindowDim &h = t.window[0], &w = t.window[1];
+  const int64_t channels = input.sizes[1], area = t.count();
   sums_.resize(static_cast<size_t>(channels * area));
-  for (int64_t plane = 0; plane < input.sizes[0] * channels; ++plane, x += h.size * w.size)
+  for (int64_t plane = 0; plane < input.sizes[0] * channels; ++plane, x += t.in_h * t.in_w)
     for (int64_t tap = 0; tap < area; ++tap) {
       const int64_t first_y = tap / w.kernel * h.dilation - h.padding, first_x = tap % w.kernel * w.dilation - w.padding;
       double sum = 0;
-      for (int64_t i = 0; i < h.positions(); ++i) {
+      for (int64_t i = 0; i < t.out_h; ++i) {
         const int64_t y = first_y + i * h.stride;
-        if (y < 0 || y >= h.size) continue;
-        for (int64_t j = 0; j < w.positions(); ++j) {
+        if (y < 0 || y >= t.in_h) continue;
+        for (int64_t j = 0; j < t.out_w; ++j) {
           const int64_t at = first_x + j * w.stride;
-          if (at >= 0 && at < w.size) sum += Finite(x[y * w.size + at]);
+          if (at >= 0 && at < t.in_w) sum += Finite(x[y * t.in_w + at]);
         }
       }
       sums_[static_cast<size_t>(plane % channels * area + tap)] += sum;
     }
-  positions_ += static_cast<double>(input.sizes[0] * h.positions() * w.positions());
+  positions_ += static_cast<double>(input.sizes[0] * t.out_h * t.out_w);
 }
 
 std::vector<double> InputMeans::Means() const {

@@ -63,13 +63,36 @@ class FixedParamChooser {
       if (!module_.constants[c].data_known) return LeaveGroup(name, StrCat("the data of constant '", module_.constants[c].name, "' are not in the file"));
       masked = AddRows(module_.constants[c], merged) || masked;
     }
+    const ValueRange bounds = BoundsOf(group);
     for (DType dtype : DTypesOf(name)) {
       ValueRange range = group.scores || dtype == DType::kU16 ? merged.FullRange() : merged.MseRange(clipping_);
       // A state's contents are kept as they are.
       range = {std::min(range.low, initial.FullRange().low), std::max(range.high, initial.FullRange().high)};
-      if (dtype == DType::kU16) range = {range.low * kHeadroom, range.high * kHeadroom};
+      if (dtype == DType::kU16) range = {std::max(range.low * kHeadroom, std::min(range.low, bounds.low)), std::min(range.high * kHeadroom, std::max(range.high, bounds.high))};
       if (masked) range.low -= MarginOf(dtype);
       ranges_[{name, dtype}] = range;
+    }
+  }
+
+  // What clamps leave of a group's values.
+  ValueRange BoundsOf(const FixedPlan::Group& group) const {
+    ValueRange all{INFINITY, -INFINITY};
+    for (const auto& [g, v] : group.ranges) {
+      const ValueRange own = BoundsOf(*module_.graphs[g], v);
+      all = {std::min(all.low, own.low), std::max(all.high, own.high)};
+    }
+    return all;
+  }
+  static ValueRange BoundsOf(const Graph& graph, ValueId v) {
+    const NodeId producer = graph.value(v).producer;
+    if (producer == kNone) return {-INFINITY, INFINITY};
+    const Node& n = graph.node(producer);
+    const auto bound = [&](const char* name, float fallback) { return static_cast<float>(GetAttr(n, name).Number(static_cast<double>(fallback))); };
+    switch (n.op) {
+      case OpId::kRelu: return {0, INFINITY};
+      case OpId::kHardtanh: return {bound("min_val", -1), bound("max_val", 1)};
+      case OpId::kClamp: return {bound("min", -INFINITY), bound("max", INFINITY)};
+      default: return {-INFINITY, INFINITY};
     }
   }
 

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "kernels/parallel.h"
-#include "ops/window.h"
+#include "quant/convolution_taps.h"
 
 namespace dovetail {
 namespace {
@@ -24,28 +23,8 @@ int64_t Width(const Graph& graph, const Node& layer) {
   return width;
 }
 
-struct Taps {
-  Window window;
-  int64_t in_h, in_w, out_h, out_w;
-};
-
-int64_t Positions(int64_t size, const WindowDim& w) { return std::max<int64_t>(0, (size + 2 * w.padding - w.extent()) / w.stride + 1); }
-
-Taps TapsOf(const Graph& graph, const Node& layer, const TensorView& input) {
-  const size_t spatial = input.rank - 2u;
-  int64_t kernel[2];
-  for (size_t i = 0; i < spatial; ++i) kernel[i] = graph.type(layer.operands[1]).shape[2 + i].value();
-  const Attr dilation = GetAttr(layer, "dilation");
-  const Result<Window> window = ReadWindow({kernel, spatial}, GetAttr(layer, "stride"), GetAttr(layer, "padding"), &dilation, 1);
-  DT_CHECK(window.ok());  // the graph is valid
-  Taps t{*window, spatial == 2 ? input.sizes[2] : 1, input.sizes[input.rank - 1u], 0, 0};
-  t.out_h = Positions(t.in_h, t.window[0]);
-  t.out_w = Positions(t.in_w, t.window[1]);
-  return t;
-}
-
 // What each tap of `channels` planes meets at every step-th position: [channels * taps, positions].
-void GatherColumns(const Taps& t, const float* input, int64_t channels, int64_t step, int64_t positions, float* to) {
+void GatherColumns(const ConvolutionTaps& t, const float* input, int64_t channels, int64_t step, int64_t positions, float* to) {
   const WindowDim &h = t.window[0], &w = t.window[1];
   for (int64_t c = 0; c < channels; ++c, input += t.in_h * t.in_w)
     for (int64_t ky = 0; ky < h.kernel; ++ky)
@@ -70,7 +49,7 @@ void LayerMoments::Add(const Graph& graph, const Node& layer, const TensorView& 
   if (input.numel() == 0) return;
   if (layer.op != OpId::kConvolution) return groups_[0].Add(x, input.numel() / groups_[0].width(), pool);
   if (!AllFinite({x, static_cast<size_t>(input.numel())})) return;
-  const Taps taps = TapsOf(graph, layer, input);
+  const ConvolutionTaps taps = ConvolutionTaps::Of(graph, layer, input);
   const int64_t area = taps.out_h * taps.out_w, width = groups_[0].width(), channels = input.sizes[1] / static_cast<int64_t>(groups_.size());
   if (area == 0) return;
   const int64_t most = std::clamp(kMostElements / width, kLeastPositions, kMostPositions);

@@ -57,6 +57,23 @@ const Body kBodies[] = {
      {{3}, {300}, {3001}}, 1e-3, false},
 };
 
+// Of fixed point, whose parameters reach beyond the bounds. An operator in front of it may take it in.
+std::string ClampedSum(const std::string& type, const std::string& clamp) {
+  const std::string q = type + "[1,2,3,3]{per_tensor scale=0.125 zero_point=128}", attrs = " {scale=0.125, zero_point=128, out_dtype=" + type + "}";
+  return StrCat("graph @f(%x: f32[1,2,3,3]) {\n%q = quantize %x", attrs, " : ", q, "\n%s = add %q, %q : ", q, "\n%c = ", clamp, " : ", q,
+                "\n%y = dequantize %c {scale=0.125, zero_point=128} : f32[1,2,3,3]\nreturn %y\n}\n");
+}
+const std::string kClampedSums[] = {
+    ClampedSum("u16", "clamp %s {min=0.0,max=3.0}"), ClampedSum("u16", "clamp %s {min=-1.5,max=3.0}"),           ClampedSum("u16", "clamp %s {max=-2.0}"),
+    ClampedSum("u16", "clamp %s {min=1.0}"),         ClampedSum("u16", "hardtanh %s {min_val=-1.0,max_val=2.5}"), ClampedSum("u16", "clamp %s {min=-16.0,max=9000.0}"),
+    ClampedSum("u16", "relu %s"),                    ClampedSum("u8", "clamp %s {min=-1.5,max=3.0}")};
+std::vector<Body> ClampedSums() {
+  static const char* const kNames[] = {"ReluAndCeiling", "BothBounds", "Ceiling", "Floor", "Hardtanh", "BoundsAtTheEnds", "Relu", "BothBoundsOfBytes"};
+  std::vector<Body> bodies;
+  for (size_t i = 0; i < std::size(kNames); ++i) bodies.push_back({kNames[i], kClampedSums[i].c_str()});
+  return bodies;
+}
+
 class QnnGraphs : public testing::OnQnn, public ::testing::WithParamInterface<Body> {};
 
 OwnedTensor Input(const TensorType& type, size_t call, std::span<const int64_t>* integers) {
@@ -112,6 +129,7 @@ TEST_P(QnnGraphs, MeanWhatTheInterpreterMeans) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(ClampedSums, QnnGraphs, ::testing::ValuesIn(ClampedSums()), [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(All, QnnGraphs, ::testing::ValuesIn(kBodies), [](const auto& info) { return info.param.name; });
 
 using QnnChecks = testing::OnQnn;

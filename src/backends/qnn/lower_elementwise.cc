@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 #include "backends/qnn/lowering.h"
 
@@ -42,6 +44,27 @@ void Sum(Lowering& l, const Node& n) {
   Same(l, n, n.op == OpId::kAdd ? "ElementWiseAdd" : "ElementWiseSubtract", 2);
 }
 
+// A clamp of 16 bits. Seen on the simulator of SDK 2.51: a ReluMinMax of them after a convolution or a sum changes nothing.
+void WideClamp(Lowering& l, const Node& n, int64_t low, int64_t high) {
+  const Order order = CommonOrder(l, n.operands);
+  const Id x = l.In(n.operands[0], order);
+  const QnnType type = l.qnn_type(x);
+  const StoredRange range = RangeOf(type.data_type);
+  const auto bound = [&](int64_t stored) {
+    return l.Static({1}, type, [stored] {
+      const uint16_t value = static_cast<uint16_t>(stored);
+      std::vector<std::byte> bytes(sizeof value);
+      std::memcpy(bytes.data(), &value, sizeof value);
+      return bytes;
+    });
+  };
+  if (low <= range.least && high >= range.most) return l.Bind(n.results[0], x, order);
+  const bool both = low > range.least && high < range.most;
+  const Id bounded = both ? l.Temp(l.dims(x), type) : l.Out(n.results[0], order);
+  if (low > range.least) l.Op("ElementWiseMaximum", {x, bound(low)}, {bounded});
+  if (high < range.most) l.Op("ElementWiseMinimum", {both ? bounded : x, bound(high)}, {both ? l.Out(n.results[0], order) : bounded});
+}
+
 void Clamp(Lowering& l, const Node& n) {
   double low = -3e38, high = 3e38;
   if (n.op == OpId::kHardtanh) {
@@ -59,6 +82,10 @@ void Clamp(Lowering& l, const Node& n) {
     high = std::min(high, static_cast<double>(range.most - t.zero_point) * static_cast<double>(t.scale));
   }
   if (low > high) return l.Fail("a clamp whose least value is above its greatest");
+  if (const QnnType t = l.TypeOf(n.results[0]); t.data_type == abi::DataType::kUfixed16) {
+    const auto stored = [&](double bound) { return std::llround(bound / static_cast<double>(t.scale)) + t.zero_point; };
+    return WideClamp(l, n, stored(low), stored(high));
+  }
   Same(l, n, "ReluMinMax", 1, {Float("min_value", low), Float("max_value", high)});
 }
 
