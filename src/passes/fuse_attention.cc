@@ -178,9 +178,13 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   if (operands[3] != kNone) {
     ValueId mask = operands[3];
     if (const ValueId condition = MatchBoolMask(c.module, c.graph, mask); condition != kNone) mask = condition;
-    // Broadcasting makes an expand needless.
+    // Broadcasting makes an expand needless, and what lets everything through says nothing.
     if (const Node* e = c.graph.producer_if(mask, OpId::kExpand)) mask = e->operands[0];
-    if (mask != operands[3] && c.graph.type(mask).rank() <= 4) {
+    if (const auto [a, b] = MatchBinary(c.graph, mask, OpId::kLogicalAnd); a != kNone) {
+      if (SplatValue(c.module, c.graph, a) == 1.0) mask = b;
+      else if (SplatValue(c.module, c.graph, b) == 1.0) mask = a;
+    }
+    if (mask != operands[3] && c.graph.type(mask).rank() <= 4 && c.graph.type(mask).dtype == c.graph.type(operands[3]).dtype) {
       operands[3] = mask;
       changed = true;
     }

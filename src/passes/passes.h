@@ -43,6 +43,8 @@ Status DecomposeForStock(Module& module);
 // Only before the quantization for fixed-point hardware: one node for a layer norm, and plain operators for attention, rope and silu.
 Status FuseLayerNorm(Module& module);
 Status SpellOutFused(Module& module);
+// After partitioning, for our runtime alone.
+Status AttendByRow(Module& module);
 // After partitioning: operators left to the cpu kernels compute on f32, between dequantize and quantize nodes.
 Status ExpandQuantized(Module& module);
 
