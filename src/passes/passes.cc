@@ -27,7 +27,7 @@ constexpr Pass kOthers[] = {
     {"unroll_recurrent", UnrollRecurrent, "the stock runtime has no scans; before partitioning, so that the steps' linears are delegated"},
     {"additive_masks", AdditiveMasks, "XNNPACK has no bool and no compare: the mask enters regions as floats, made once"},
     {"decompose_for_stock", DecomposeForStock, "the stock runtime has none of our fused operators; regions keep them"},
-    {"attend_by_row", AttendByRow, "after partitioning, which leaves attention and the permutations around it outside regions; XNNPACK's attention takes heads first"},
+    {"attend_by_row", AttendByRow, "after partitioning, which leaves attention and the permutations around it outside regions; XNNPACK takes heads first"},
     {"expand_quantized", ExpandQuantized, "the cpu kernels compute on f32; after partitioning, since backends want to see the operator itself on integers"},
 };
 

@@ -141,7 +141,7 @@ TEST(HostileProgram, ScratchCountsTowardsTheMemoryLimit) {
   m.operators = {{"dovetail::attention", "out"}};
   m.values = {Unplanned({1, 1, 8}), Unplanned({1, 4096, 8}), Unplanned({1, 4096, 8}), pte::NoneDesc{}, false, Unplanned({1, 1, 8})};
   m.inputs = {0, 1, 2};
-  m.instructions = {pte::KernelCallDesc{0, {0, 1, 2, 3, 3, 4, 3, 5, 5}}};
+  m.instructions = {pte::KernelCallDesc{0, {0, 1, 2, 3, 3, 4, 3, 4, 4, 5, 5}}};
   const size_t tensors = (2 * 8 + 2 * 4096 * 8) * sizeof(float);
   EXPECT_EQ(ErrorOf(m), "");
   EXPECT_HAS(ErrorOf(m, {.memory_limit = tensors}), "bytes of scratch");
