@@ -53,6 +53,7 @@ struct VectorKernels {
 
   // Rows of n numbers, n > 0, as the operators of these names have them. `half` is that of a row's width.
   void (*rms_norm_row)(float* out, const float* in, const float* weight, float eps, int64_t n);
+  void (*layer_norm_row)(float* out, const float* in, const float* weight, const float* bias, float eps, int64_t n);
   void (*softmax_row)(float* out, const float* in, int64_t n);
   void (*rotate)(float* out, const float* in, const float* cos, const float* sin, int64_t half);
   void (*silu_mul)(float* out, const float* gate, const float* up, int64_t n);
