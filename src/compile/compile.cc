@@ -126,8 +126,10 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
   }
   if (options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("unroll_recurrent", module));
   DT_RETURN_IF_ERROR(RunNamed(options.stock_runtime ? "additive_masks" : "fuse_quantized_attention", module));
+  if (!options.stock_runtime && !npu) DT_RETURN_IF_ERROR(RunNamed("fuse_layer_norm", module));
   DT_ASSIGN_OR_RETURN(report.partition, Partition(module, backends, !options.stock_runtime));
   if (npu) WarnOfIdleNpu(report);
+  if (!options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("attend_by_row", module));
   DT_RETURN_IF_ERROR(RunNamed("expand_quantized", module));
   for (const auto& g : module.graphs) CountGraph(module, *g, false, report);
   if (options.stock_runtime) {

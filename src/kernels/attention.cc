@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/kernels.h"
 #include "kernels/parallel.h"
@@ -23,7 +24,7 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // What the rows of a block have gathered, as in AttentionBlock.
 struct Rows {
-  float* results;
+  float* results[kRows];
   float* most;
   float* sum;
 };
@@ -63,7 +64,8 @@ class Attend {
   void Block(int64_t block) const {
     const int64_t first = FirstRow(block);
     float most[kRows], sum[kRows];
-    const Rows state{out_ + first * args_.value_width, most, sum};
+    Rows state{{}, most, sum};
+    for (int64_t r = 0; r < Count(block); ++r) state.results[r] = Result(first + r);
     Gather(block, 0, args_.keys, state);
     for (int64_t r = 0; r < Count(block); ++r) Finish(first + r, sum[r]);
   }
@@ -77,13 +79,13 @@ class Attend {
     for (int64_t r = 0; r < Count(block); ++r) {
       float most = -INFINITY, sum = 0;
       for (int64_t s = 0; s < splits; ++s) most = std::max(most, StateIn(memory + s * PartSize()).most[r]);
-      float* out = out_ + (first + r) * width;
+      float* out = Result(first + r);
       std::fill_n(out, width, 0.0f);
       for (int64_t s = 0; s < splits; ++s) {
         const Rows part = StateIn(memory + s * PartSize());
         if (part.sum[r] == 0) continue;
         const float factor = part.most[r] == most ? 1 : std::exp(part.most[r] - most);
-        vectors_.add_scaled(out, part.results + r * width, factor, width);
+        vectors_.add_scaled(out, part.results[r], factor, width);
         sum += part.sum[r] * factor;
       }
       Finish(first + r, sum);
@@ -95,13 +97,19 @@ class Attend {
  private:
   Rows StateIn(float* memory) const {
     const int64_t rows = std::min(kRows, group_rows_);
-    return {memory, memory + rows * args_.value_width, memory + rows * (args_.value_width + 1)};
+    Rows state{{}, memory + rows * args_.value_width, memory + rows * (args_.value_width + 1)};
+    for (int64_t r = 0; r < rows; ++r) state.results[r] = memory + r * args_.value_width;
+    return state;
   }
   int64_t KvHead(int64_t block) const { return block / row_blocks_; }  // counted through the batch
   // Rows are counted through [batch, heads, rows], where those of one key/value head stand together.
   int64_t FirstRow(int64_t block) const { return KvHead(block) * group_rows_ + block % row_blocks_ * kRows; }
   int64_t Count(int64_t block) const { return std::min(kRows, group_rows_ - block % row_blocks_ * kRows); }
+  // Of query and result.
+  int64_t At(int64_t row) const { return args_.query_by_row ? args_.QueryRow(row / args_.rows, row % args_.rows) : row; }
+  float* Result(int64_t row) const { return out_ + At(row) * args_.value_width; }
   int64_t MaskAt(int64_t row) const {
+    if (!args_.mask.present()) return 0;
     return args_.MaskRow(row / args_.rows / args_.heads, row / args_.rows % args_.heads, row % args_.rows);
   }
 
@@ -121,17 +129,22 @@ class Attend {
 
   // Attends keys [begin, end) as far as they are visible.
   void Gather(int64_t block, int64_t begin, int64_t end, const Rows& state) const {
-    const int64_t first = FirstRow(block), count = Count(block), base = KvHead(block) * args_.keys;
-    int64_t visible[kRows], mask_at[kRows];
+    const int64_t first = FirstRow(block), count = Count(block), base = args_.FirstKey(KvHead(block)), step = args_.KeyStep();
+    int64_t visible[kRows], mask_at[kRows], limit = -1;
+    const float* query[kRows];
     for (int64_t r = 0; r < count; ++r) {
+      query[r] = q_ + At(first + r) * args_.width;
       mask_at[r] = MaskAt(first + r);
-      visible[r] = Kept(mask_at[r], begin, std::min(end, args_.KeysOf((first + r) % args_.rows)));
+      const int64_t before = std::exchange(limit, std::min(end, args_.KeysOf((first + r) % args_.rows)));
+      const bool as_before = r > 0 && mask_at[r] == mask_at[r - 1] && limit == before;
+      visible[r] = as_before ? visible[r - 1] : Kept(mask_at[r], begin, limit);
     }
     AttentionBlock b{};
     b.rows = count;
     b.width = args_.width, b.value_width = args_.value_width;
-    b.query = q_ + first * args_.width;
+    b.query = query;
     b.keys = k_ + base * args_.width, b.values = v_ + base * args_.value_width;
+    b.key_stride = step * args_.width, b.value_stride = step * args_.value_width;
     if (key_scale_) b.key_scale = key_scale_ + base, b.value_scale = value_scale_ + base;
     b.begin = begin, b.end = end;
     b.visible = visible;
@@ -145,18 +158,19 @@ class Attend {
   }
 
   void Finish(int64_t row, float sum) const {
-    if (!Normalize(out_ + row * args_.value_width, sum)) Carefully(row);
+    if (!Normalize(Result(row), sum)) Carefully(row);
   }
 
   bool Normalize(float* results, float sum) const { return vectors_.scale_finite(results, sum == 0 ? 0 : 1 / sum, args_.value_width); }
 
-  // Of key `k` of the head whose keys begin at `base`.
-  double Score(int64_t row, int64_t base, int64_t k) const {
-    const T* key = k_ + (base + k) * args_.width;
+  // Of key `k`, which is at row `key_row` of the keys.
+  double Score(int64_t row, int64_t k, int64_t key_row) const {
+    const float* query = q_ + At(row) * args_.width;
+    const T* key = k_ + key_row * args_.width;
     double score = 0;
-    for (int64_t d = 0; d < args_.width; ++d) score += static_cast<double>(q_[row * args_.width + d]) * static_cast<double>(key[d]);
+    for (int64_t d = 0; d < args_.width; ++d) score += static_cast<double>(query[d]) * static_cast<double>(key[d]);
     score *= args_.scale;
-    if (key_scale_) score *= static_cast<double>(key_scale_[base + k]);
+    if (key_scale_) score *= static_cast<double>(key_scale_[key_row]);
     const int64_t at = MaskAt(row) + k * args_.mask_key_stride;
     if (args_.mask.dtype == DType::kBool) return args_.mask.as<uint8_t>()[at] ? score : -INFINITY;
     if (!args_.mask.present()) return score;
@@ -167,17 +181,19 @@ class Attend {
   // A row with a result that is no number: above, a weight of 0 times an infinite value gave NaN, though a key without weight is not
   // there at all.
   void Carefully(int64_t row) const {
-    const int64_t value_width = args_.value_width, base = row / group_rows_ * args_.keys, visible = args_.KeysOf(row % args_.rows);
-    float* out = out_ + row * value_width;
+    const int64_t value_width = args_.value_width, visible = args_.KeysOf(row % args_.rows);
+    const int64_t base = args_.FirstKey(row / group_rows_), step = args_.KeyStep();
+    float* out = Result(row);
     double most = -INFINITY, sum = 0;
-    for (int64_t k = 0; k < visible; ++k) most = std::max(most, Score(row, base, k));
+    for (int64_t k = 0; k < visible; ++k) most = std::max(most, Score(row, k, base + k * step));
     std::fill_n(out, value_width, 0.0f);
     for (int64_t k = 0; k < visible; ++k) {
-      const double score = Score(row, base, k), weight = score == -INFINITY ? 0 : std::exp(score - most);
+      const int64_t at = base + k * step;
+      const double score = Score(row, k, at), weight = score == -INFINITY ? 0 : std::exp(score - most);
       if (weight == 0) continue;
       sum += weight;
-      const float factor = static_cast<float>(weight) * (value_scale_ ? value_scale_[base + k] : 1);
-      const T* value = v_ + (base + k) * value_width;
+      const float factor = static_cast<float>(weight) * (value_scale_ ? value_scale_[at] : 1);
+      const T* value = v_ + at * value_width;
       for (int64_t d = 0; d < value_width; ++d) out[d] += static_cast<float>(value[d]) * factor;
     }
     Normalize(out, static_cast<float>(sum));
@@ -195,8 +211,9 @@ class Attend {
 template <class T>
 bool HasFastPath(const KernelContext& c) {
   constexpr size_t kMask = Attend<T>::kMask;
+  if (std::is_same_v<T, int8_t> && c.attr(3).Bool()) return false;  // the scales of a head's keys are not in one piece
   return c.in(0).dtype == DType::kF32 && (!c.has(kMask) || c.in(kMask).dtype == DType::kBool || c.in(kMask).dtype == DType::kF32) &&
-         c.out().numel() != 0 && c.in(1).sizes[c.in(1).rank - 3u] != 0;
+         c.out().numel() != 0 && c.in(1).sizes[c.in(1).rank - 2u] != 0 && c.in(1).sizes[c.in(1).rank - 3u] != 0;
 }
 
 template <class T>

@@ -38,10 +38,12 @@ double LeastSeconds(const Body& body) {
   return least;
 }
 
-// One key/value head. Decode: each query head has one row, which sees all keys. Prefill: as many rows as keys, row r sees r + 1.
-void Measure(const VectorKernels& vectors, bool int8, bool prefill, int64_t heads, int64_t width, int64_t keys) {
+// One key/value head. Decode: each query head has one row, which sees all keys. Prefill: as many rows as keys, row r sees r + 1. Encode: all rows see all keys.
+enum Work { kDecode, kPrefill, kEncode };
+constexpr const char* kWorks[] = {"decode", "prefill", "encode"};
+void Measure(const VectorKernels& vectors, bool int8, Work work, int64_t heads, int64_t width, int64_t keys) {
   constexpr int64_t kMost = AttentionBlock::kMaxRows;
-  const int64_t rows = prefill ? heads * keys : heads;
+  const int64_t rows = work == kDecode ? heads : heads * keys;
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   const auto floats = [&](int64_t n) {
@@ -61,12 +63,12 @@ void Measure(const VectorKernels& vectors, bool int8, bool prefill, int64_t head
   std::vector<int64_t> visible(static_cast<size_t>(rows)), mask_at(kMost, 0);
   double pairs = 0;
   for (int64_t r = 0; r < rows; ++r) {
-    visible[static_cast<size_t>(r)] = prefill ? r % keys + 1 : keys;
+    visible[static_cast<size_t>(r)] = work == kPrefill ? r % keys + 1 : keys;
     pairs += static_cast<double>(visible[static_cast<size_t>(r)]);
   }
 
   AttentionBlock b{};
-  b.width = b.value_width = width;
+  b.width = b.value_width = b.key_stride = b.value_stride = width;
   b.keys = int8 ? static_cast<const void*>(key8.data()) : key.data();
   b.values = int8 ? static_cast<const void*>(value8.data()) : value.data();
   if (int8) b.key_scale = b.value_scale = scales.data();
@@ -77,15 +79,18 @@ void Measure(const VectorKernels& vectors, bool int8, bool prefill, int64_t head
   const double seconds = LeastSeconds([&] {
     for (int64_t r = 0; r < rows; r += kMost) {
       b.rows = std::min(kMost, rows - r);
-      b.query = query.data() + r * width;
+      const float* queries[kMost];
+      float* to[kMost];
+      for (int64_t i = 0; i < b.rows; ++i) queries[i] = query.data() + (r + i) * width, to[i] = results.data() + (r + i) * width;
+      b.query = queries;
       b.visible = visible.data() + r;
-      b.results = results.data() + r * width;
+      b.results = to;
       (int8 ? vectors.attend_int8 : vectors.attend)(b);
     }
   });
   const double memory = static_cast<double>(keys * width) * 2 * (int8 ? 1 : 4) + (int8 ? static_cast<double>(keys) * 8 : 0);
   std::printf("%-9s %-4s %-7s %5" PRId64 " keys %9.1f us %7.1f GFLOP/s %6.1f GB/s\n", vectors.name, int8 ? "int8" : "f32",
-              prefill ? "prefill" : "decode", keys, seconds * 1e6, pairs * static_cast<double>(width) * 4 / seconds * 1e-9, memory / seconds * 1e-9);
+              kWorks[work], keys, seconds * 1e6, pairs * static_cast<double>(width) * 4 / seconds * 1e-9, memory / seconds * 1e-9);
 }
 
 }  // namespace
@@ -99,7 +104,8 @@ int main(int argc, char** argv) {
   }
   for (const dovetail::VectorKernels* vectors : dovetail::VectorVariants())
     for (bool int8 : {false, true}) {
-      for (int64_t keys : {64, 256, 1024, 4096}) dovetail::Measure(*vectors, int8, false, heads, width, keys);
-      for (int64_t keys : {64, 128, 512, 1024}) dovetail::Measure(*vectors, int8, true, heads, width, keys);
+      for (int64_t keys : {64, 256, 1024, 4096}) dovetail::Measure(*vectors, int8, dovetail::kDecode, heads, width, keys);
+      for (dovetail::Work work : {dovetail::kPrefill, dovetail::kEncode})
+        for (int64_t keys : {64, 128, 512, 1024}) dovetail::Measure(*vectors, int8, work, heads, width, keys);
     }
 }

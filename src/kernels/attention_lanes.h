@@ -7,296 +7,283 @@
 #pragma once
 
 #include "kernels/lanes.h"
+#include "kernels/product_lanes.h"
 #include "kernels/vector_kernels.h"
 
 namespace dovetail::lanes {
 
-constexpr int64_t kKeys = 64;    // of a block
-constexpr int64_t kPiece = 128;  // columns that are transposed or made floats together
-constexpr int64_t kFewRows = 8;  // with fewer, keys and values are used where they stand
+constexpr int64_t kKeys = 128;         // of a block, at most
+constexpr int64_t kPieceFloats = 8192;  // of a block's keys or values, transposed or made floats together
+constexpr int64_t kFewRows = 8;         // with fewer, keys and values are used where they stand
 constexpr int64_t kFewRowsKeys = AttentionBlock::kMaxRows * kKeys / kFewRows;
 constexpr float kNone = -__builtin_inff();
-
-// c = a @ b, or c += a @ b.
-template <class T>
-struct Product {
-  int64_t columns, inner;
-  const float* a;  // [rows, inner]
-  int64_t lda;
-  const T* b;  // [inner, columns]
-  int64_t ldb;
-  float* c;  // [rows, columns]
-  int64_t ldc;
-  bool add;
-};
-
-// R rows by N vectors of columns; the last `count` columns, less than a vector, with kTail.
-template <class V, int R, int N, bool kTail, class T>
-void Tile(const Product<T>& p, int64_t column, int64_t count) {
-  using Floats = typename V::Floats;
-  const float* a = p.a;
-  const T* b = p.b + column;
-  Floats sums[R][N] = {};
-  for (int64_t k = 0; k < p.inner; ++k, ++a, b += p.ldb) {
-    Floats bs[N];
-#pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) bs[n] = kTail ? V::LoadFirst(b, count) : V::Load(b + n * V::kLanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const float x = a[r * p.lda];
-#pragma GCC unroll 8
-      for (int n = 0; n < N; ++n) sums[r][n] += x * bs[n];
-    }
-  }
-  float* c = p.c + column;
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) {
-      float* to = c + r * p.ldc + n * V::kLanes;
-      if constexpr (kTail) {
-        V::StoreFirst(to, p.add ? V::LoadFirst(to, count) + sums[r][n] : sums[r][n], count);
-      } else {
-        V::Store(to, p.add ? V::Load(to) + sums[r][n] : sums[r][n]);
-      }
-    }
-}
-
-template <class V, int R, int N, class T>
-void Columns(const Product<T>& p, int64_t column) {
-  for (; column + N * V::kLanes <= p.columns; column += N * V::kLanes) Tile<V, R, N, false>(p, column, 0);
-  if constexpr (N > 1) Columns<V, R, N / 2>(p, column);
-  else if (column < p.columns) Tile<V, R, 1, true>(p, column, p.columns - column);
-}
-
-template <class V, class T>
-void Multiply(int64_t rows, Product<T> p) {
-  const auto take = [&](int64_t n) __attribute__((always_inline)) {
-    rows -= n;
-    p.a += n * p.lda;
-    p.c += n * p.ldc;
-  };
-  for (; rows >= 4; take(4)) Columns<V, 4, V::kSums / 4>(p, 0);
-  for (; rows >= 2; take(2)) Columns<V, 2, V::kSums / 2 < 8 ? V::kSums / 2 : 8>(p, 0);
-  for (; rows >= 1; take(1)) Columns<V, 1, 8>(p, 0);
-}
-
-// R rows' products with n keys, a vector of them at a time; `scores` has room for whole vectors.
-template <class V, int R, class T>
-void DotKeys(const float* query, const T* keys, int64_t width, int64_t n, float* scores, int64_t ld) {
-  using Floats = typename V::Floats;
-  constexpr int64_t kAtOnce = V::kLanes / R;
-  for (int64_t k = 0; k < n; k += kAtOnce) {
-    const T* rows[kAtOnce];
-#pragma GCC unroll 16
-    for (int64_t j = 0; j < kAtOnce; ++j) rows[j] = keys + Min(k + j, n - 1) * width;
-    Floats sums[V::kLanes] = {};
-    const auto add = [&](int64_t d, const auto& load) __attribute__((always_inline)) {
-      Floats qs[R];
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) qs[r] = load(query + r * width + d);
-#pragma GCC unroll 16
-      for (int64_t j = 0; j < kAtOnce; ++j) {
-        const Floats x = load(rows[j] + d);
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) sums[r * kAtOnce + j] += qs[r] * x;
-      }
-    };
-    int64_t d = 0;
-    for (; d + V::kLanes <= width; d += V::kLanes) add(d, [](const auto* p) __attribute__((always_inline)) { return V::Load(p); });
-    if (d < width) add(d, [&](const auto* p) __attribute__((always_inline)) { return V::LoadFirst(p, width - d); });
-    const Floats totals = V::Sums(sums);
-    if constexpr (R == 1) {
-      V::Store(scores + k, totals);
-    } else {
-      float each[V::kLanes];
-      V::Store(each, totals);
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) std::memcpy(scores + r * ld + k, each + r * kAtOnce, sizeof(float) * kAtOnce);
-    }
-  }
-}
-
-// to[d, key] of `columns` columns of n keys, `width` apart; zeros up to a whole vector of keys.
-template <class V, class T>
-void TransposeKeys(const T* keys, int64_t width, int64_t n, int64_t columns, const float* key_scale, float* to) {
-  using Floats = typename V::Floats;
-  constexpr int64_t L = V::kLanes;
-  for (int64_t k = 0; k < n; k += L) {
-    const int64_t count = Min(L, n - k);
-    const Floats scale = !key_scale ? V::Splat(1) : count == L ? V::Load(key_scale + k) : V::LoadFirst(key_scale + k, count);
-    for (int64_t d = 0; d < columns; d += L) {
-      const T* from = keys + k * width + d;
-      const int64_t some = Min(L, columns - d);
-      Floats v[L];
-      if (count == L && some == L) {
-#pragma GCC unroll 16
-        for (int64_t j = 0; j < L; ++j) v[j] = V::Load(from + j * width);
-      } else {
-        for (int64_t j = 0; j < L; ++j) v[j] = j >= count ? Floats{} : some == L ? V::Load(from + j * width) : V::LoadFirst(from + j * width, some);
-      }
-      V::Transpose(v);
-      if (some == L) {
-#pragma GCC unroll 16
-        for (int64_t i = 0; i < L; ++i) V::Store(to + (d + i) * kKeys + k, v[i] * scale);
-      } else {
-        for (int64_t i = 0; i < some; ++i) V::Store(to + (d + i) * kKeys + k, v[i] * scale);
-      }
-    }
-  }
-}
-
-// [n, columns] of values as floats, kPiece apart.
-template <class V>
-void WidenValues(const int8_t* values, int64_t width, int64_t n, int64_t columns, const float* scale, float* to) {
-  for (int64_t k = 0; k < n; ++k, values += width, to += kPiece) {
-    int64_t d = 0;
-    for (; d + V::kLanes <= columns; d += V::kLanes) V::Store(to + d, V::Load(values + d) * scale[k]);
-    if (d < columns) V::Store(to + d, V::LoadFirst(values + d, columns - d) * scale[k]);
-  }
-}
 
 // One row's scores of a block of keys.
 struct ScoreRow {
   float* scores;  // room for whole vectors
   int64_t visible, count;  // keys that count, and keys whose weights are read
-  const float *key_scale, *value_scale;  // or null
   const float* bias;  // or null; readable up to a whole vector
+  float *most, *sum;
+};
+// What is still to be done with the scores.
+struct Scales {
+  float scale = 1;
+  const float *key = nullptr, *value = nullptr;  // or null
 };
 
-// The scores become weights; returns the factor by which the row's earlier results shrink.
-template <class V>
-float Weigh(const ScoreRow& row, float scale, float* most, float* sum) {
+// The scores of R rows become weights; `factors` are those by which the rows' earlier results shrink. kRaw: without the scales.
+template <class V, int R, bool kRaw>
+void Weigh(const ScoreRow* rows, const Scales& scales, float* factors) {
   using Floats = typename V::Floats;
   constexpr int64_t L = V::kLanes;
-  float* s = row.scores;
-  Floats largest = V::Splat(kNone);
-  int64_t k = 0;
-  const auto take = [&](int64_t n) __attribute__((always_inline)) {
-    Floats x = V::Load(s + k) * scale;
-    if (row.key_scale) x *= n == L ? V::Load(row.key_scale + k) : V::LoadFirst(row.key_scale + k, n);
-    if (row.bias) {  // -inf also where the score is no number
-      const Floats bias = V::Load(row.bias + k);
-      x = bias == kNone ? bias : x + bias;
-    }
-    if (n < L) x = V::First(x, n, V::Splat(kNone));
-    largest = V::Max(x, largest);
-    V::Store(s + k, x);
-  };
-  for (; k + L <= row.visible; k += L) take(L);
-  if (k < row.visible) take(row.visible - k);
-  const int64_t weighed = RoundUp(row.visible, L), end = RoundUp(row.count, L);
-  for (k = weighed; k < end; k += L) V::Store(s + k, Floats{});
-
-  const float before = *most, larger = V::MaxLane(largest), now = larger > before ? larger : before;
-  // While a row has seen nothing, its maximum is -inf, and -inf - -inf no number.
-  const float base = now == kNone ? 0 : now;
-  Floats total = {};
-  for (k = 0; k < weighed; k += L) {
-    const Floats weights = V::ExpOfNegative(V::Load(s + k) - base);
-    total += weights;
-    if (!row.value_scale) V::Store(s + k, weights);
-    else V::Store(s + k, weights * (k + L <= row.visible ? V::Load(row.value_scale + k) : V::LoadFirst(row.value_scale + k, row.visible - k)));
+  Floats largest[R], total[R];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+    const ScoreRow& row = rows[r];
+    float* s = row.scores;
+    Floats most = V::Splat(kNone);
+    int64_t k = 0;
+    const auto take = [&](int64_t n) __attribute__((always_inline)) {
+      Floats x = V::Load(s + k);
+      if constexpr (kRaw) {
+        x *= scales.scale;
+        if (scales.key) x *= n == L ? V::Load(scales.key + k) : V::LoadFirst(scales.key + k, n);
+      }
+      if (row.bias) {  // -inf also where the score is no number
+        const Floats bias = V::Load(row.bias + k);
+        x = bias == kNone ? bias : x + bias;
+      }
+      if (n < L) x = V::First(x, n, V::Splat(kNone));
+      most = V::Max(x, most);
+      if (kRaw || row.bias || n < L) V::Store(s + k, x);
+    };
+    for (; k + L <= row.visible; k += L) take(L);
+    if (k < row.visible) take(row.visible - k);
+    largest[r] = most;
   }
-  const float factor = before == now ? 1 : V::ExpOfNegative(V::Splat(before - base))[0];
-  *most = now;
-  *sum = *sum * factor + V::Sum(total);
-  return factor;
+
+  float base[R];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+    const float before = *rows[r].most, larger = V::MaxLane(largest[r]), now = larger > before ? larger : before;
+    // While a row has seen nothing, its maximum is -inf, and -inf - -inf no number.
+    base[r] = now == kNone ? 0 : now;
+    factors[r] = before == now ? 1 : before == kNone ? 0 : V::ExpOfNegative(V::Splat(before - base[r]))[0];
+    *rows[r].most = now;
+  }
+
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+    const ScoreRow& row = rows[r];
+    float* s = row.scores;
+    const int64_t weighed = RoundUp(row.visible, L), end = RoundUp(row.count, L);
+    Floats sum = {};
+    for (int64_t k = 0; k < weighed; k += L) {
+      const Floats weights = V::ExpOfNegative(V::Load(s + k) - base[r]);
+      sum += weights;
+      if (!kRaw || !scales.value) V::Store(s + k, weights);
+      else V::Store(s + k, weights * (k + L <= row.visible ? V::Load(scales.value + k) : V::LoadFirst(scales.value + k, row.visible - k)));
+    }
+    for (int64_t k = weighed; k < end; k += L) V::Store(s + k, Floats{});
+    total[r] = sum;
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) *rows[r].sum = *rows[r].sum * factors[r] + V::Sum(total[r]);
 }
 
-// What to add to a row's scores of keys [key, key + n), or null: the mask itself where it is such, else a copy in `memory`, which already holds that
-// of the offset *held.
 template <class V>
-const float* Bias(const AttentionBlock& b, int64_t row, int64_t key, int64_t n, float* memory, int64_t* held) {
-  if (!b.keep && !b.bias) return nullptr;
-  const int64_t at = b.mask_at[row] + key * b.mask_stride;
-  if (b.bias && b.mask_stride == 1 && n % V::kLanes == 0) return b.bias + at;
-  if (at == *held) return memory;
-  *held = at;
+bool AllZero(const float* x, int64_t n) {
+  typename V::Floats others = {};
   int64_t i = 0;
-  if (b.keep && b.mask_stride == 1) {
-    const auto* keep = reinterpret_cast<const int8_t*>(b.keep + at);
-    for (; i + V::kLanes <= n; i += V::kLanes) V::Store(memory + i, V::Load(keep + i) == 0.0f ? V::Splat(kNone) : V::Splat(0));
+  for (; i + V::kLanes <= n; i += V::kLanes) others += V::Load(x + i) == 0.0f ? typename V::Floats{} : V::Splat(1);
+  if (i < n) others += V::LoadFirst(x + i, n - i) == 0.0f ? typename V::Floats{} : V::Splat(1);
+  return V::Sum(others) == 0;
+}
+
+// What to add to the scores of keys [key, key + n): the mask itself where it is such, else a copy in `memory`. Rows that share a
+// row of the mask share the copy, and where nothing is added there is none.
+template <class V>
+class Biases {
+ public:
+  Biases(const AttentionBlock& b, int64_t key, int64_t n, float* memory) : b_(b), key_(key), n_(n), memory_(memory) {}
+
+  const float* Of(int64_t row) {
+    if (!b_.keep && !b_.bias) return nullptr;
+    const int64_t at = b_.mask_at[row] + key_ * b_.mask_stride;
+    if (at == held_) return found_;
+    held_ = at;
+    return found_ = Find(at);
   }
-  for (; i < n; ++i) {
-    const int64_t from = at + i * b.mask_stride;
-    memory[i] = b.bias ? b.bias[from] : b.keep[from] ? 0 : kNone;
+  // Whether the biases of rows [row, row + 4) can be used at the same time.
+  bool Coexist(int64_t row) const {
+    const int64_t* at = b_.mask_at + row;
+    return (!b_.keep && !b_.bias) || InPlace() || (at[0] == at[1] && at[0] == at[2] && at[0] == at[3]);
   }
-  return memory;
+
+ private:
+  bool InPlace() const { return b_.bias && b_.mask_stride == 1 && n_ % V::kLanes == 0; }
+  const float* Find(int64_t at) {
+    if (InPlace()) return AllZero<V>(b_.bias + at, n_) ? nullptr : b_.bias + at;
+    int64_t i = 0;
+    if (b_.keep && b_.mask_stride == 1) {
+      const auto* keep = reinterpret_cast<const int8_t*>(b_.keep + at);
+      for (; i + V::kLanes <= n_; i += V::kLanes) V::Store(memory_ + i, V::Load(keep + i) == 0.0f ? V::Splat(kNone) : V::Splat(0));
+    }
+    for (; i < n_; ++i) {
+      const int64_t from = at + i * b_.mask_stride;
+      memory_[i] = b_.bias ? b_.bias[from] : b_.keep[from] ? 0 : kNone;
+    }
+    return AllZero<V>(memory_, n_) ? nullptr : memory_;
+  }
+
+  const AttentionBlock& b_;
+  const int64_t key_, n_;
+  float* memory_;
+  int64_t held_ = -1;
+  const float* found_ = nullptr;
+};
+
+template <class V>
+void Shrink(float* x, float factor, int64_t n) {
+  int64_t d = 0;
+  for (; d + V::kLanes <= n; d += V::kLanes) V::Store(x + d, V::Load(x + d) * factor);
+  for (; d < n; ++d) x[d] *= factor;
+}
+
+// Keys and values are read where they stand.
+template <class V, class T>
+void AttendFew(const AttentionBlock& b, int64_t end) {
+  constexpr int64_t ld = kFewRowsKeys;
+  alignas(64) float scores[kFewRows * ld], memory[ld];
+  float* by_row[kFewRows];
+  for (int64_t r = 0; r < b.rows; ++r) {
+    by_row[r] = scores + r * ld;
+    std::memset(b.results[r], 0, static_cast<size_t>(b.value_width) * sizeof(float));
+  }
+  for (int64_t k = b.begin; k < end; k += ld) {
+    const int64_t n = Min(ld, end - k);
+    const T *keys = static_cast<const T*>(b.keys) + k * b.key_stride, *values = static_cast<const T*>(b.values) + k * b.value_stride;
+    const Scales scales{b.scale, b.key_scale ? b.key_scale + k : nullptr, b.value_scale ? b.value_scale + k : nullptr};
+    int64_t r = 0;
+    for (; r + 4 <= b.rows; r += 4) DotKeys<V, 4>(b.query + r, b.width, keys, b.key_stride, n, by_row[r], ld);
+    for (; r + 2 <= b.rows; r += 2) DotKeys<V, 2>(b.query + r, b.width, keys, b.key_stride, n, by_row[r], ld);
+    for (; r < b.rows; ++r) DotKeys<V, 1>(b.query + r, b.width, keys, b.key_stride, n, by_row[r], ld);
+
+    Biases<V> biases(b, k, n, memory);
+    for (r = 0; r < b.rows; ++r) {
+      const ScoreRow row{by_row[r], Clamp(b.visible[r] - k, 0, n), n, biases.Of(r), b.most + r, b.sum + r};
+      float factor;
+      Weigh<V, 1, true>(&row, scales, &factor);
+      if (factor != 1 && k > b.begin) Shrink<V>(b.results[r], factor, b.value_width);
+    }
+    Multiply<V, T>(b.rows, {b.value_width, n, by_row, values, b.value_stride, b.results, true});
+  }
+}
+
+// A block's keys are transposed for all rows; then each four rows get their scores, weights and results. Keys or values too wide for that go by pieces, each of
+// them for all rows.
+template <class V, class T>
+void AttendMany(const AttentionBlock& b, int64_t end) {
+  constexpr int64_t L = V::kLanes, kMaxRows = AttentionBlock::kMaxRows;
+  const int64_t block = b.width <= 64 && b.value_width <= 64 ? kKeys : kKeys / 2, piece = kPieceFloats / block;
+  const bool at_once = b.width <= piece && b.value_width <= piece;
+  alignas(64) float scores[kMaxRows * kKeys / 2], keys_piece[kPieceFloats], values_piece[kPieceFloats], memory[kKeys];
+  for (int64_t k = b.begin; k < end || k == b.begin; k += block) {
+    const int64_t n = Clamp(end - k, 0, block);
+    const bool first = k == b.begin;
+    const T *keys = static_cast<const T*>(b.keys) + k * b.key_stride, *values = static_cast<const T*>(b.values) + k * b.value_stride;
+    Biases<V> biases(b, k, n, memory);
+
+    // Of the four rows from r: their number, what any of them sees, and where their scores are.
+    int64_t rows, count, visible[4];
+    float* by_row[4];
+    const auto take = [&](int64_t r) __attribute__((always_inline)) {
+      rows = Min(4, b.rows - r);
+      count = 0;
+      for (int64_t i = 0; i < rows; ++i) {
+        visible[i] = Clamp(b.visible[r + i] - k, 0, n);
+        if (visible[i] > count) count = visible[i];
+        by_row[i] = scores + (at_once ? i : r + i) * block;
+      }
+    };
+    const auto transpose = [&](int64_t d) __attribute__((always_inline)) {
+      TransposeKeys<V>(keys + d, b.key_stride, n, Min(piece, b.width - d), b.scale, b.key_scale ? b.key_scale + k : nullptr, keys_piece, block);
+    };
+    const auto score = [&](int64_t r, int64_t d) __attribute__((always_inline)) {
+      const float* query[4];
+      for (int64_t i = 0; i < rows; ++i) query[i] = b.query[r + i] + d;
+      Multiply<V, float>(rows, {RoundUp(count, L), Min(piece, b.width - d), query, keys_piece, block, by_row, d > 0});
+    };
+    const auto weigh = [&](int64_t r) __attribute__((always_inline)) {
+      ScoreRow row[4];
+      float factors[4];
+      const auto describe = [&](int64_t i) __attribute__((always_inline)) {
+        row[i] = {by_row[i], visible[i], count, biases.Of(r + i), b.most + r + i, b.sum + r + i};
+      };
+      if (rows == 4 && biases.Coexist(r)) {
+        for (int64_t i = 0; i < 4; ++i) describe(i);
+        Weigh<V, 4, false>(row, {}, factors);
+      } else {
+        for (int64_t i = 0; i < rows; ++i) {
+          describe(i);
+          Weigh<V, 1, false>(row + i, {}, factors + i);
+        }
+      }
+      for (int64_t i = 0; i < rows && !first; ++i)
+        if (factors[i] != 1) Shrink<V>(b.results[r + i], factors[i], b.value_width);
+    };
+    const float* from = nullptr;
+    int64_t from_ld = 0;
+    const auto gather = [&](int64_t d) __attribute__((always_inline)) {
+      const int64_t columns = Min(piece, b.value_width - d);
+      if constexpr (sizeof(T) == sizeof(float)) {
+        from = values + d, from_ld = b.value_stride;
+        if (b.value_stride == b.value_width) return;
+      }
+      GatherValues<V>(values + d, b.value_stride, n, columns, b.value_scale ? b.value_scale + k : nullptr, values_piece);
+      from = values_piece, from_ld = columns;
+    };
+    const auto add = [&](int64_t r, int64_t d) __attribute__((always_inline)) {
+      float* results[4];
+      for (int64_t i = 0; i < rows; ++i) results[i] = b.results[r + i] + d;
+      Multiply<V, float>(rows, {Min(piece, b.value_width - d), count, by_row, from, from_ld, results, !first});
+    };
+
+    if (at_once) {
+      transpose(0);
+      gather(0);
+      for (int64_t r = 0; r < b.rows; r += 4) {
+        take(r);
+        if (count == 0 && !first) continue;
+        score(r, 0);
+        weigh(r);
+        add(r, 0);
+      }
+      continue;
+    }
+    for (int64_t d = 0; d < b.width || d == 0; d += piece) {
+      transpose(d);
+      for (int64_t r = 0; r < b.rows; r += 4) take(r), score(r, d);
+    }
+    for (int64_t r = 0; r < b.rows; r += 4) take(r), weigh(r);
+    for (int64_t d = 0; d < b.value_width; d += piece) {
+      gather(d);
+      for (int64_t r = 0; r < b.rows; r += 4) take(r), add(r, d);
+    }
+  }
 }
 
 template <class V, class T>
 void Attend(const AttentionBlock& b) {
-  constexpr int64_t L = V::kLanes;
-  alignas(64) float scores[AttentionBlock::kMaxRows * kKeys], piece[kKeys * kPiece], bias[kFewRowsKeys];
-  const bool few = b.rows < kFewRows;
-  const int64_t width = b.width, value_width = b.value_width, ld = few ? kFewRowsKeys : kKeys;
   int64_t end = 0;
   for (int64_t r = 0; r < b.rows; ++r) {
     b.most[r] = kNone;
     b.sum[r] = 0;
     if (b.visible[r] > end) end = b.visible[r];
   }
-  std::memset(b.results, 0, static_cast<size_t>(b.rows * value_width) * sizeof(float));
   end = Min(end, b.end);
-
-  for (int64_t k = b.begin; k < end; k += ld) {
-    const int64_t n = Min(ld, end - k);
-    const T *keys = static_cast<const T*>(b.keys) + k * width, *values = static_cast<const T*>(b.values) + k * value_width;
-    const float *key_scale = b.key_scale ? b.key_scale + k : nullptr, *value_scale = b.value_scale ? b.value_scale + k : nullptr;
-    // Four rows at a time have what any of them sees.
-    const auto seen = [&](int64_t row) __attribute__((always_inline)) { return Clamp(b.visible[row] - k, 0, n); };
-    int64_t counts[AttentionBlock::kMaxRows / 4];
-    for (int64_t r = 0; r < b.rows; r += 4) {
-      counts[r / 4] = 0;
-      for (int64_t i = r; i < Min(r + 4, b.rows); ++i)
-        if (seen(i) > counts[r / 4]) counts[r / 4] = seen(i);
-    }
-
-    if (few) {
-      int64_t r = 0;
-      for (; r + 4 <= b.rows; r += 4) DotKeys<V, 4>(b.query + r * width, keys, width, n, scores + r * ld, ld);
-      for (; r + 2 <= b.rows; r += 2) DotKeys<V, 2>(b.query + r * width, keys, width, n, scores + r * ld, ld);
-      for (; r < b.rows; ++r) DotKeys<V, 1>(b.query + r * width, keys, width, n, scores + r * ld, ld);
-    } else {
-      for (int64_t d = 0; d < width || d == 0; d += kPiece) {
-        const int64_t columns = Min(kPiece, width - d);
-        TransposeKeys<V>(keys + d, width, n, columns, key_scale, piece);
-        for (int64_t r = 0; r < b.rows; r += 4)
-          Multiply<V, float>(Min(4, b.rows - r), {RoundUp(counts[r / 4], L), columns, b.query + r * width + d, width, piece, kKeys, scores + r * kKeys, kKeys, d > 0});
-      }
-    }
-
-    int64_t held = -1;
-    for (int64_t r = 0; r < b.rows; ++r) {
-      const int64_t count = few ? n : counts[r / 4], visible = seen(r);
-      const ScoreRow row{scores + r * ld, visible, count, few ? key_scale : nullptr, few ? value_scale : nullptr, Bias<V>(b, r, k, n, bias, &held)};
-      const float factor = Weigh<V>(row, b.scale, b.most + r, b.sum + r);
-      if (factor == 1) continue;
-      float* results = b.results + r * value_width;
-      int64_t d = 0;
-      for (; d + L <= value_width; d += L) V::Store(results + d, V::Load(results + d) * factor);
-      for (; d < value_width; ++d) results[d] *= factor;
-    }
-
-    if (few) {
-      Multiply<V, T>(b.rows, {value_width, n, scores, ld, values, value_width, b.results, value_width, true});
-    } else {
-      for (int64_t d = 0; d < value_width; d += kPiece) {
-        const int64_t columns = Min(kPiece, value_width - d);
-        const float* from;
-        int64_t from_ld;
-        if constexpr (sizeof(T) == 1) {
-          WidenValues<V>(values + d, value_width, n, columns, value_scale, piece);
-          from = piece, from_ld = kPiece;
-        } else {
-          from = values + d, from_ld = value_width;
-        }
-        for (int64_t r = 0; r < b.rows; r += 4)
-          Multiply<V, float>(Min(4, b.rows - r), {columns, counts[r / 4], scores + r * kKeys, kKeys, from, from_ld, b.results + r * value_width + d, value_width, true});
-      }
-    }
-  }
+  if (b.rows < kFewRows) AttendFew<V, T>(b, end);
+  else AttendMany<V, T>(b, end);
 }
 
 }  // namespace dovetail::lanes

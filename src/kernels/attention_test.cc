@@ -124,6 +124,46 @@ TEST(AttentionTest, Masks) {
       }
 }
 
+SampleTensor SwapRowsAndHeads(const SampleTensor& t) {
+  std::vector<SampleTensor> swapped;
+  EXPECT_TRUE(RunKernel(Case(OpId::kPermute, {t}, {{"dims", Attr::Ints({0, 2, 1, 3})}}), GetOp(OpId::kPermute).reference, nullptr, nullptr, &swapped).ok());
+  return swapped[0];
+}
+
+// Rows before heads: what the same attention gives over permuted tensors, bit by bit in the reference.
+void CheckByRow(const OpSample& s, bool query, bool keys) {
+  OpSample by_row = s;
+  const bool int8 = s.op == OpId::kQuantizedAttention;
+  by_row.attrs[2] = query, by_row.attrs[3] = keys;
+  by_row.where += StrCat(" by row ", query, keys);
+  for (size_t i = 0; i < (int8 ? 5u : 3u); ++i)
+    if (i == 0 ? query : keys) by_row.inputs[i] = SwapRowsAndHeads(s.inputs[i]);
+  SCOPED_TRACE(by_row.where);
+  std::vector<SampleTensor> want, got;
+  ASSERT_TRUE(RunKernel(s, GetOp(s.op).reference, nullptr, nullptr, &want).ok());
+  ASSERT_TRUE(RunKernel(by_row, GetOp(s.op).reference, nullptr, nullptr, &got).ok());
+  EXPECT_EQ((query ? SwapRowsAndHeads(got[0]) : got[0]).bytes, want[0].bytes);
+  Check(by_row);
+}
+
+TEST(AttentionTest, RowsBeforeHeads) {
+  for (std::array<int64_t, 3> heads : {std::array<int64_t, 3>{2, 2, 2}, {2, 6, 2}, {1, 5, 5}})
+    for (int64_t rows : {1, 3, 33})
+      for (int64_t keys : {1, 70, 280})
+        for (const auto& [query, keys_too] : {std::pair(true, true), std::pair(true, false), std::pair(false, true)}) {
+          const int64_t width = Pick({3, 16, 32, 64}), value_width = Pick({width, 5, 32, 70});
+          const OpSample s = Attention(heads, rows, keys, width, value_width, MaskOf(Mask::kBool, {heads[0], 1, 1, keys}));
+          CheckByRow(s, query, keys_too);
+          CheckByRow(Int8(s), query, keys_too);
+          if (keys >= rows) CheckByRow(Attention(heads, rows, keys, width, width, {}, Positions(rows, keys - rows)), query, keys_too);
+        }
+  // What is no number is gathered with care.
+  OpSample s = Attention({2, 4, 2}, 20, 40, 16, 16, MaskOf(Mask::kBool, {2, 4, 20, 40}));
+  s.inputs[2].view().as<float>()[35] = kInf;
+  s.inputs[1].view().as<float>()[700] = kNan;
+  CheckByRow(s, true, true);
+}
+
 TEST(AttentionTest, LanguageModelShapes) {
   for (int64_t first : {0, 1, 255, 256, 257, 700, 1023}) Check(Attention({1, 8, 2}, 1, 1024, 64, 64, {}, Positions(1, first)));
   Check(Attention({1, 32, 8}, 1, 512, 64, 64, {}, Positions(1, 400)));

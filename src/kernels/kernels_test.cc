@@ -89,6 +89,7 @@ TEST(KernelsTest, Rows) {
   for (int64_t width : {1, 2, 7, 8, 15, 64, 257, 4096}) {
     for (std::vector<int64_t> sizes : {std::vector<int64_t>{width}, {5, width}, {2, 3, width}, {2, 1, 11, width}, {0, width}}) {
       Check(Case(OpId::kRmsNorm, {Floats(sizes), Floats({width})}, {{"eps", 1e-5}}));
+      Check(Case(OpId::kLayerNorm, {Floats(sizes), Floats({width}), Floats({width})}, {{"eps", 1e-5}}));
       Check(Case(OpId::kSoftmax, {Floats(sizes, 10)}, {{"dim", -1}}));
       Check(Case(OpId::kSoftmax, {Floats(sizes, 10)}, {{"dim", 0}}));
       Check(Case(OpId::kSiluMul, {Floats(sizes, 20), Floats(sizes)}));

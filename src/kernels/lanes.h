@@ -126,8 +126,9 @@ struct Lanes {
       for (int64_t i = 0; i < L; ++i) {
         if (i & H) continue;
         const Floats a = v[i], b = v[i + H];
-        v[i] = Pick<H>(a, Swap<H>(b));
-        v[i + H] = Pick<H>(Swap<H>(a), b);
+        const Ints low = (Index() & static_cast<int32_t>(H)) == 0 ? Index() : Index() + static_cast<int32_t>(L - H);
+        v[i] = __builtin_shuffle(a, b, low);
+        v[i + H] = __builtin_shuffle(a, b, low + static_cast<int32_t>(H));
       }
       Transpose<H / 2>(v);
     }

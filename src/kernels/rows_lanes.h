@@ -121,6 +121,34 @@ void RmsNormRow(float* out, const float* in, const float* weight, float eps, int
   if (i < n) V::StoreFirst(out + i, V::LoadFirst(in + i, n - i) * scale * V::LoadFirst(weight + i, n - i), n - i);
 }
 
+// Mean and variance one after the other: the difference of their sums would lose what a large mean leaves of small differences.
+template <class V>
+void LayerNormRow(float* out, const float* in, const float* weight, const float* bias, float eps, int64_t n) {
+  using Floats = typename V::Floats;
+  constexpr int64_t L = V::kLanes;
+  const int64_t whole = n / L * L, rest = n - whole;
+  const float inverse = 1 / static_cast<float>(n);
+  // The sum of take(x) over the row; what is not there is zero.
+  const auto total = [&](const auto& take) __attribute__((always_inline)) {
+    Floats sums[2] = {};
+    int64_t i = 0;
+    for (; i + 2 * L <= n; i += 2 * L) {
+      sums[0] += take(V::Load(in + i));
+      sums[1] += take(V::Load(in + i + L));
+    }
+    if (i + L <= n) sums[0] += take(V::Load(in + i));
+    if (rest) sums[1] += V::First(take(V::LoadFirst(in + whole, rest)), rest, Floats{});
+    return V::Sum(sums[0] + sums[1]);
+  };
+  const float mean = total([](const Floats& x) __attribute__((always_inline)) { return x; }) * inverse;
+  const auto square = [&](const Floats& x) __attribute__((always_inline)) { return (x - mean) * (x - mean); };
+  const float scale = 1 / __builtin_sqrtf(total(square) * inverse + eps);
+  for (int64_t i = 0; i < whole; i += L) V::Store(out + i, (V::Load(in + i) - mean) * scale * V::Load(weight + i) + V::Load(bias + i));
+  if (rest == 0) return;
+  const Floats last = (V::LoadFirst(in + whole, rest) - mean) * scale * V::LoadFirst(weight + whole, rest) + V::LoadFirst(bias + whole, rest);
+  V::StoreFirst(out + whole, last, rest);
+}
+
 // x / (1 + e^-x) by e^-|x|, which does not overflow.
 template <class V>
 void SiluMul(float* out, const float* gate, const float* up, int64_t n) {

@@ -16,8 +16,9 @@ struct AttentionBlock {
 
   int64_t rows;  // <= kMaxRows
   int64_t width, value_width;
-  const float* query;  // [rows, width]
-  const void *keys, *values;  // [keys, width] and [keys, value_width], of the type that the function takes
+  const float* const* query;  // [rows][width]
+  const void *keys, *values;  // of `width` and `value_width` elements of the type that the function takes
+  int64_t key_stride, value_stride;  // elements from one to the next
   const float *key_scale, *value_scale;  // per key; both or none
   int64_t begin, end;
   const int64_t* visible;  // [rows]
@@ -30,7 +31,7 @@ struct AttentionBlock {
   int64_t mask_stride;
 
   // What the rows gather, all three written: sums of values by weights e^(score - most), the largest score, and the sum of weights.
-  float* results;  // [rows, value_width]
+  float* const* results;  // [rows][value_width]
   float *most, *sum;
 };
 
@@ -52,6 +53,7 @@ struct VectorKernels {
 
   // Rows of n numbers, n > 0, as the operators of these names have them. `half` is that of a row's width.
   void (*rms_norm_row)(float* out, const float* in, const float* weight, float eps, int64_t n);
+  void (*layer_norm_row)(float* out, const float* in, const float* weight, const float* bias, float eps, int64_t n);
   void (*softmax_row)(float* out, const float* in, int64_t n);
   void (*rotate)(float* out, const float* in, const float* cos, const float* sin, int64_t half);
   void (*silu_mul)(float* out, const float* gate, const float* up, int64_t n);

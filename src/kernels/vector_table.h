@@ -18,6 +18,7 @@ constexpr VectorKernels Table(const char* name) {
       .quantize_row = QuantizeRow<V>,
       .dequantize_row = DequantizeRow<V>,
       .rms_norm_row = RmsNormRow<V>,
+      .layer_norm_row = LayerNormRow<V>,
       .softmax_row = SoftmaxRow<V>,
       .rotate = Rotate<V>,
       .silu_mul = SiluMul<V>,

@@ -18,8 +18,9 @@ Status Infer(const InferContext& c) {
   if (k.rank() != r || v.rank() != r) return refuse("the ranks differ");
   if (k.dtype != q.dtype || v.dtype != q.dtype) return refuse("the dtypes differ");
   if (r == 4 && (k.shape[0] != q.shape[0] || v.shape[0] != q.shape[0])) return refuse("the batches differ");
-  const Dim heads = q.shape[r - 3], kv_heads = k.shape[r - 3], rows = q.shape[r - 2], keys = k.shape[r - 2];
-  if (v.shape[r - 3] != kv_heads || v.shape[r - 2] != keys) return refuse("key and value have different heads or lengths");
+  const size_t q_rows = r - (c.attr(2).Bool() ? 3 : 2), k_rows = r - (c.attr(3).Bool() ? 3 : 2), q_heads = 2 * r - 5 - q_rows, k_heads = 2 * r - 5 - k_rows;
+  const Dim heads = q.shape[q_heads], kv_heads = k.shape[k_heads], rows = q.shape[q_rows], keys = k.shape[k_rows];
+  if (v.shape[k_heads] != kv_heads || v.shape[k_rows] != keys) return refuse("key and value have different heads or lengths");
   if (k.shape[r - 1] != q.shape[r - 1]) return refuse("query and key have different widths");
   if (heads != kv_heads && (!heads.is_constant() || !kv_heads.is_constant() || kv_heads.value() == 0 || heads.value() % kv_heads.value() != 0))
     return refuse("the heads of the query are not a multiple of those of the key");
@@ -45,22 +46,22 @@ Status Reference(const KernelContext& c) {
   DT_RETURN_IF_ERROR(a.CheckPositions());
   std::vector<double> weights(static_cast<size_t>(a.keys));
   return DispatchFloat(c.out().dtype, [&]<class T>() -> Status {
-    T* out = c.out().as<T>();
-    for (int64_t i = 0; i < a.batch * a.heads * a.rows; ++i, out += a.value_width) {
+    for (int64_t i = 0; i < a.batch * a.heads * a.rows; ++i) {
       const int64_t row = i % a.rows, head = i / a.rows % a.heads, b = i / a.rows / a.heads;
-      const int64_t kv = b * a.kv_heads + head / (a.heads / a.kv_heads);
-      const T* query = c.in(0).as<T>() + i * a.width;
-      const T* key = c.in(1).as<T>() + kv * a.keys * a.width;
-      const T* value = c.in(2).as<T>() + kv * a.keys * a.value_width;
+      const int64_t kv = b * a.kv_heads + head / (a.heads / a.kv_heads), at = a.QueryRow(i / a.rows, row), step = a.KeyStep();
+      T* out = c.out().as<T>() + at * a.value_width;
+      const T* query = c.in(0).as<T>() + at * a.width;
+      const T* key = c.in(1).as<T>() + a.FirstKey(kv) * a.width;
+      const T* value = c.in(2).as<T>() + a.FirstKey(kv) * a.value_width;
       const int64_t keys = a.KeysOf(row);
       double most = -INFINITY, sum = 0;
       for (int64_t k = 0; k < keys; ++k) {
         double score = 0;
-        for (int64_t d = 0; d < a.width; ++d) score += static_cast<double>(Load(query[d])) * static_cast<double>(Load(key[k * a.width + d]));
+        for (int64_t d = 0; d < a.width; ++d) score += static_cast<double>(Load(query[d])) * static_cast<double>(Load(key[k * step * a.width + d]));
         score *= a.scale;
-        const int64_t at = a.MaskRow(b, head, row) + k * a.mask_key_stride;
-        if (a.mask.dtype == DType::kBool) score = Reader<BoolElement>(a.mask)[at] ? score : -INFINITY;
-        else if (a.mask.present()) score = Reader<double>(a.mask)[at] == -INFINITY ? -INFINITY : score + Reader<double>(a.mask)[at];
+        const int64_t mask = a.MaskRow(b, head, row) + k * a.mask_key_stride;
+        if (a.mask.dtype == DType::kBool) score = Reader<BoolElement>(a.mask)[mask] ? score : -INFINITY;
+        else if (a.mask.present()) score = Reader<double>(a.mask)[mask] == -INFINITY ? -INFINITY : score + Reader<double>(a.mask)[mask];
         weights[static_cast<size_t>(k)] = score;
         most = std::max(most, score);
       }
@@ -73,7 +74,7 @@ Status Reference(const KernelContext& c) {
       for (int64_t d = 0; d < a.value_width; ++d) {
         double total = 0;
         for (int64_t k = 0; k < keys; ++k)
-          if (const double w = weights[static_cast<size_t>(k)]; w != 0) total += w * static_cast<double>(Load(value[k * a.value_width + d]));
+          if (const double w = weights[static_cast<size_t>(k)]; w != 0) total += w * static_cast<double>(Load(value[k * step * a.value_width + d]));
         out[d] = Convert<T>(sum == 0 ? 0.0 : total / sum);
       }
     }
@@ -86,10 +87,12 @@ Status Reference(const KernelContext& c) {
 // softmax(query @ key^T * scale + mask) @ value. Query head h uses key/value head h / (heads / kv_heads). Row i attends the keys that all
 // of these allow: attn_mask (bool: true; float: more than -inf, and added to the scores; broadcastable to [batch, heads, rows, keys]), positions (keys
 // 0..positions[i]), is_causal (keys 0..i). A row that attends nothing gives zeros. Batch dims are optional, of all three alike.
+// Tensors are [batch, heads, rows, width], or [batch, rows, heads, width], as projections leave them: query and result with query_by_row, key and
+// value with keys_by_row.
 constinit const OpDef kOpAttention = {
     "attention",
     "attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, Tensor? positions=None, bool is_causal=False, "
-    "float? scale=None) -> Tensor",
+    "float? scale=None, bool query_by_row=False, bool keys_by_row=False) -> Tensor",
     "",
     "dovetail::attention.out",
     kFused,

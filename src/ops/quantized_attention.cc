@@ -49,7 +49,7 @@ Status Reference(const KernelContext& c) {
 constinit const OpDef kOpQuantizedAttention = {
     "quantized_attention",
     "quantized_attention(Tensor query, Tensor key, Tensor value, Tensor key_scale, Tensor value_scale, Tensor? attn_mask=None, "
-    "Tensor? positions=None, bool is_causal=False, float? scale=None) -> Tensor",
+    "Tensor? positions=None, bool is_causal=False, float? scale=None, bool query_by_row=False, bool keys_by_row=False) -> Tensor",
     "",
     "dovetail::quantized_attention.out",
     kQuantized,

@@ -178,8 +178,12 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   if (operands[3] != kNone) {
     ValueId mask = operands[3];
     if (const ValueId condition = MatchBoolMask(c.module, c.graph, mask); condition != kNone) mask = condition;
-    // Broadcasting makes an expand needless.
+    // Broadcasting makes an expand needless, and what lets everything through says nothing.
     if (const Node* e = c.graph.producer_if(mask, OpId::kExpand)) mask = e->operands[0];
+    if (const auto [a, b] = MatchBinary(c.graph, mask, OpId::kLogicalAnd); a != kNone) {
+      const ValueId other = SplatValue(c.module, c.graph, a) == 1.0 ? b : SplatValue(c.module, c.graph, b) == 1.0 ? a : kNone;
+      if (other != kNone && c.graph.type(other).dtype == DType::kBool) mask = other;
+    }
     if (mask != operands[3] && c.graph.type(mask).rank() <= 4) {
       operands[3] = mask;
       changed = true;

@@ -1,15 +1,18 @@
 // (x - mean) * rsqrt(mean((x - mean)^2) + eps) over the last dim becomes layer_norm(x, 1, 0, eps) (Ba et al., 2016); a weight and a bias behind it become its
-// own. With a weight it is rms_norm(x - mean, weight) by now. Of f32 only: a shorter type would have been rounded between the steps.
+// own. With a weight it is rms_norm(x - mean, weight) by now. Of f32 only, steps between included: a shorter type would have been rounded there.
 #include "passes/match.h"
 #include "passes/passes.h"
 
 namespace dovetail {
 namespace {
 
+bool IsFloat32(const Graph& g, ValueId v) { return g.type(v).dtype == DType::kF32; }
+
 // x if `v` is its mean over the last dim, kept; else kNone.
 ValueId MatchMean(const Graph& g, ValueId v) {
   const Node* mean = g.producer_if(v, OpId::kMean);
-  if (!mean || !GetAttr(*mean, "keepdim").Bool() || !GetAttr(*mean, "dtype").is_none()) return kNone;
+  if (!mean || !IsFloat32(g, v) || !IsFloat32(g, mean->operands[0])) return kNone;
+  if (!GetAttr(*mean, "keepdim").Bool() || !GetAttr(*mean, "dtype").is_none()) return kNone;
   const int64_t rank = static_cast<int64_t>(g.type(mean->operands[0]).rank());
   const Attr& dim = GetAttr(*mean, "dim");
   if (dim.is_none() || dim.Dims().size() != 1 || (dim.IntAt(0) != -1 && dim.IntAt(0) != rank - 1)) return kNone;
@@ -25,7 +28,7 @@ ValueId MatchSquare(const Graph& g, ValueId v) {
 // x of x - mean(x), else kNone.
 ValueId MatchCentered(const Graph& g, ValueId v) {
   const auto [x, mean] = MatchBinary(g, v, OpId::kSub);
-  return x != kNone && MatchMean(g, mean) == x ? x : kNone;
+  return x != kNone && IsFloat32(g, v) && MatchMean(g, mean) == x ? x : kNone;
 }
 
 struct Standardized {
@@ -35,10 +38,10 @@ struct Standardized {
 // Of centered * scale.
 std::optional<Standardized> Match(const Module& module, const Graph& g, ValueId centered, ValueId scale) {
   const ValueId x = MatchCentered(g, centered);
-  if (x == kNone) return std::nullopt;
+  if (x == kNone || !IsFloat32(g, scale)) return std::nullopt;
   const ValueId shifted = MatchUnary(g, scale, OpId::kRsqrt);
   const auto eps = shifted == kNone ? std::nullopt : MatchScalar(module, g, shifted, OpId::kAdd);
-  if (!eps) return std::nullopt;
+  if (!eps || !IsFloat32(g, shifted)) return std::nullopt;
   const ValueId squares = MatchMean(g, eps->value);
   if (squares == kNone || MatchSquare(g, squares) != centered) return std::nullopt;
   return Standardized{x, eps->scalar};
@@ -50,12 +53,12 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
   if (n.op == OpId::kRmsNorm) {
     const ValueId x = MatchCentered(g, n.operands[0]), weight = n.operands[1];
     const Shape row{g.type(n.operands[0]).shape.back()};
-    if (x == kNone || !row.is_constant() || g.type(x).dtype != DType::kF32) return Replacement();
+    if (x == kNone || !row.is_constant() || !IsFloat32(g, n.results[0])) return Replacement();
     const double eps = GetAttr(n, "eps").Number();
     DT_ASSIGN_OR_RETURN(const ValueId v, c.builder.Emit(OpId::kLayerNorm, {x, weight, c.builder.Splat(0, DType::kF32, row)}, {{"eps", eps}}));
     return Replacement(std::vector<ValueId>{v});
   }
-  if ((n.op != OpId::kMul && n.op != OpId::kAdd) || g.type(n.results[0]).dtype != DType::kF32) return Replacement();
+  if ((n.op != OpId::kMul && n.op != OpId::kAdd) || !IsFloat32(g, n.results[0])) return Replacement();
   for (size_t side = 0; side < 2; ++side) {
     const ValueId a = n.operands[side], b = n.operands[1 - side];
     if (const auto found = n.op == OpId::kMul ? Match(c.module, g, a, b) : std::nullopt) {

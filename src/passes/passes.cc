@@ -22,11 +22,12 @@ constexpr Pass kCore[] = {
 
 constexpr Pass kOthers[] = {
     {"fuse_quantized_attention", FuseQuantizedAttention, "after quantization made rows of int8; the attention of the stock runtime runs in floats"},
-    {"fuse_layer_norm", FuseLayerNorm, "fixed-point hardware has the operator, while a variance of 8 bits would be noise"},
+    {"fuse_layer_norm", FuseLayerNorm, "one cpu kernel in place of nine XNNPACK nodes; fixed-point hardware has the operator, while a variance of 8 bits would be noise"},
     {"spell_out_fused", SpellOutFused, "before a quantization of the whole graph, which gives each value between operators its range"},
     {"unroll_recurrent", UnrollRecurrent, "the stock runtime has no scans; before partitioning, so that the steps' linears are delegated"},
     {"additive_masks", AdditiveMasks, "XNNPACK has no bool and no compare: the mask enters regions as floats, made once"},
     {"decompose_for_stock", DecomposeForStock, "the stock runtime has none of our fused operators; regions keep them"},
+    {"attend_by_row", AttendByRow, "after partitioning, which leaves attention and the permutations around it outside regions; XNNPACK takes heads first"},
     {"expand_quantized", ExpandQuantized, "the cpu kernels compute on f32; after partitioning, since backends want to see the operator itself on integers"},
 };
 

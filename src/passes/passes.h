@@ -40,9 +40,13 @@ Status FuseQuantizedAttention(Module& module);
 Status AdditiveMasks(Module& module);
 Status UnrollRecurrent(Module& module);
 Status DecomposeForStock(Module& module);
-// Only before the quantization for fixed-point hardware: one node for a layer norm, and plain operators for attention, rope and silu.
+// One node for a layer norm: after quantization for our runtime, whose static plans are of the nodes that it is made of, and before that for fixed-point
+// hardware.
 Status FuseLayerNorm(Module& module);
+// Only before the quantization for fixed-point hardware: layer norms as above, and plain operators for attention, rope and silu.
 Status SpellOutFused(Module& module);
+// After partitioning, for our runtime alone.
+Status AttendByRow(Module& module);
 // After partitioning: operators left to the cpu kernels compute on f32, between dequantize and quantize nodes.
 Status ExpandQuantized(Module& module);
 

@@ -141,10 +141,41 @@ TEST(HostileProgram, ScratchCountsTowardsTheMemoryLimit) {
   m.operators = {{"dovetail::attention", "out"}};
   m.values = {Unplanned({1, 1, 8}), Unplanned({1, 4096, 8}), Unplanned({1, 4096, 8}), pte::NoneDesc{}, false, Unplanned({1, 1, 8})};
   m.inputs = {0, 1, 2};
-  m.instructions = {pte::KernelCallDesc{0, {0, 1, 2, 3, 3, 4, 3, 5, 5}}};
+  m.instructions = {pte::KernelCallDesc{0, {0, 1, 2, 3, 3, 4, 3, 4, 4, 5, 5}}};
   const size_t tensors = (2 * 8 + 2 * 4096 * 8) * sizeof(float);
   EXPECT_EQ(ErrorOf(m), "");
   EXPECT_HAS(ErrorOf(m, {.memory_limit = tensors}), "bytes of scratch");
+}
+
+// Attributes that say where rows and heads are, which the shapes don't bear out.
+TEST(HostileProgram, AttentionByRowIsOfTheShapesThatItSays) {
+  pte::MethodDesc m;
+  m.operators = {{"dovetail::attention", "out"}, {"dovetail::quantized_attention", "out"}};
+  m.values = {Unplanned({2, 3, 4, 8}), Unplanned({2, 5, 4, 8}), Unplanned({2, 4, 5, 8}), Unplanned({2, 5, 4, 8}, DType::kI8), Unplanned({2, 5, 4, 1}),
+              pte::NoneDesc{}, false, true, Unplanned({2, 3, 4, 8}), int64_t{1}, Unplanned({2, 4}), Unplanned({3, 4, 8})};
+  m.inputs = {0, 1, 2, 3, 4};
+  const auto attention = [&](int query, int key, int value, int by_row, int keys_by_row, int out) {
+    m.instructions = {pte::KernelCallDesc{0, {query, key, value, 5, 5, 6, 5, by_row, keys_by_row, out, out}}};
+    return ErrorOf(m);
+  };
+  EXPECT_EQ(attention(0, 1, 1, 7, 7, 8), "");
+  EXPECT_EQ(attention(0, 2, 2, 7, 6, 8), "");
+  EXPECT_HAS(attention(0, 1, 1, 6, 7, 8), "the heads of the query are not a multiple of those of the key");
+  EXPECT_HAS(attention(0, 1, 1, 7, 6, 8), "the heads of the query are not a multiple of those of the key");
+  EXPECT_HAS(attention(0, 1, 2, 7, 7, 8), "key and value have different heads or lengths");
+  EXPECT_HAS(attention(10, 1, 1, 7, 7, 8), "attention's query");
+  EXPECT_HAS(attention(0, 11, 11, 7, 7, 8), "the ranks differ");
+  EXPECT_HAS(attention(0, 1, 1, 7, 7, 2), "f32[2,3,4,8]");
+  EXPECT_HAS(attention(0, 1, 1, 7, 9, 8), "argument 'keys_by_row' must be a bool");
+  EXPECT_HAS(attention(0, 1, 1, 5, 7, 8), "argument 'query_by_row' must be given");
+  m.instructions = {pte::KernelCallDesc{0, {0, 1, 1, 5, 5, 6, 5, 8, 8}}};
+  EXPECT_HAS(ErrorOf(m), "argument 'query_by_row' must be a number");
+  const auto quantized = [&](int by_row, int keys_by_row) {
+    m.instructions = {pte::KernelCallDesc{1, {0, 3, 3, 4, 4, 5, 5, 6, 5, by_row, keys_by_row, 8, 8}}};
+    return ErrorOf(m);
+  };
+  EXPECT_EQ(quantized(7, 7), "");
+  EXPECT_HAS(quantized(7, 6), "the heads of the query are not a multiple of those of the key");
 }
 
 TEST(HostileProgram, NothingIsComputedInNoTimeHoweverManyRows) {

@@ -18,6 +18,7 @@
 #include "ir/text.h"
 #include "ir/verifier.h"
 #include "models/reference.h"
+#include "passes/passes.h"
 
 namespace dovetail {
 namespace {
@@ -53,6 +54,7 @@ struct Running {
 Status Start(Running* r, const std::vector<const Backend*>& backends) {
   const StateSets before = CollectStates(r->module);
   DT_ASSIGN_OR_RETURN([[maybe_unused]] const PartitionReport report, Partition(r->module, backends));
+  DT_RETURN_IF_ERROR(AttendByRow(r->module));
   DT_RETURN_IF_ERROR(Verify(r->module));
   DT_RETURN_IF_ERROR(LowerStates(r->module));
   DT_RETURN_IF_ERROR(Verify(r->module));

@@ -352,6 +352,32 @@ def layer_norms(r):
     r.sample("layer_norm", [x, torch.ones(4), torch.ones(3)], error="invalid argument", eps=1e-6)
 
 
+def attention_by_row(r):
+    def attend(query, keys, b, hq, hkv, s, t, d, dv=None, dtype=torch.float32, mask=None, is_causal=False):
+        lead = [] if b is None else [b]
+        q, k, v = rand(*lead, hq, s, d, dtype=dtype), rand(*lead, hkv, t, d, dtype=dtype), rand(*lead, hkv, t, dv or d, dtype=dtype)
+        out = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), attn_mask=mask, is_causal=is_causal, enable_gqa=True).to(dtype)
+        q, out = (x.transpose(-3, -2) if query else x for x in (q, out))
+        k, v = (x.transpose(-3, -2) if keys else x for x in (k, v))
+        r.sample("attention", [q, k, v, mask, None], out, tolerance=2e-6 if dtype == torch.float32 else None, is_causal=is_causal, query_by_row=query,
+                 keys_by_row=keys)
+
+    for query, keys in ((True, True), (True, False), (False, True)):
+        attend(query, keys, 1, 2, 2, 3, 5, 4)
+        attend(query, keys, 2, 4, 2, 3, 3, 4, 6, is_causal=True)
+        attend(query, keys, 2, 3, 3, 2, 5, 4, mask=torch.tensor([True, False, True, True, False]).expand(2, 1, 1, 5))
+        attend(query, keys, None, 2, 1, 3, 4, 6)
+    attend(True, True, 1, 2, 1, 3, 5, 4, dtype=torch.float16)
+    q, k = rand(1, 3, 2, 4), rand(1, 5, 2, 4)
+    by_row = dict(query_by_row=True, keys_by_row=True)
+    r.sample("attention", [q, k, k, None, None], error="invalid argument", query_by_row=True)  # 2 heads, 5 of the keys
+    r.sample("attention", [q, k, k, None, None], error="invalid argument", keys_by_row=True)  # 3 heads, 2 of the keys
+    r.sample("attention", [q, k, rand(1, 4, 2, 4), None, None], error="invalid argument", **by_row)
+    r.sample("attention", [q, rand(1, 5, 0, 4), rand(1, 5, 0, 4), None, None], error="invalid argument", **by_row)
+    r.sample("attention", [q, k, k, rand(2, 5), None], error="invalid argument", **by_row)  # the mask of 2 rows
+    r.sample("attention", [q, k, k, None, torch.tensor([0, 1])], error="invalid argument", **by_row)
+
+
 def record(r):
     indexing(r)
     reductions(r)
@@ -360,3 +386,4 @@ def record(r):
     pools(r)
     fused(r)
     layer_norms(r)
+    attention_by_row(r)

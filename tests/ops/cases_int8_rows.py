@@ -31,7 +31,7 @@ def rows(r):
 
 
 def attention(r):
-    def attend(batch, heads, kv_heads, s, t, width, value_width=None, mask=None, positions=None, is_causal=False, scale=None, **error):
+    def attend(batch, heads, kv_heads, s, t, width, value_width=None, mask=None, positions=None, is_causal=False, scale=None, query_by_row=False, keys_by_row=False, **error):
         lead = [] if batch is None else [batch]
         q = torch.randn(*lead, heads, s, width)
         k, ks = quantize(torch.randn(*lead, kv_heads, t, width))
@@ -49,6 +49,11 @@ def attention(r):
             scores = scores + mask.double()
         out = (torch.softmax(scores.masked_fill(~allowed, float("-inf")), -1).nan_to_num(0.0) @ vd).float()
         args = dict(is_causal=is_causal) if scale is None else dict(is_causal=is_causal, scale=scale)
+        if query_by_row:
+            q, out, args["query_by_row"] = q.transpose(-3, -2), out.transpose(-3, -2), True
+        if keys_by_row:
+            k, v, ks, vs = (x.transpose(-3, -2) for x in (k, v, ks, vs))
+            args["keys_by_row"] = True
         if error:
             r.sample("quantized_attention", [q, k, v, ks, vs, mask, positions], **error, **args)
         else:
@@ -71,6 +76,10 @@ def attention(r):
         r.sample("quantized_attention", [*operands, None, None], error="invalid argument")
     r.sample("quantized_attention", [q, k, k, ks, ks, torch.randn(2, 3), None], error="invalid argument")
     r.sample("quantized_attention", [q, k, k, ks, ks, None, torch.tensor([1])], error="invalid argument")
+    for by_row in (dict(query_by_row=True), dict(keys_by_row=True), dict(query_by_row=True, keys_by_row=True)):
+        attend(2, 4, 2, 3, 5, 4, mask=torch.randn(2, 1, 3, 5) > -0.5, **by_row)
+        attend(None, 2, 1, 3, 4, 6, 2, positions=torch.tensor([1, 2, 3]), **by_row)
+    r.sample("quantized_attention", [q, k[:, :, :3], k[:, :, :3], ks[:, :, :3], ks[:, :, :3], None, None], error="invalid argument", keys_by_row=True)
 
 
 def record(r):

@@ -28,6 +28,7 @@ void Attention(Lowering& l, const Node& n) {
   const ValueId mask_value = GetOperand(n, "attn_mask");
   if (GetOperand(n, "positions") != kNone) return l.Fail("attention with positions; it takes a float mask");
   if (mask_value != kNone && l.type(mask_value).dtype == DType::kBool) return l.Fail("attention with a bool mask; it takes a float mask");
+  if (GetAttr(n, "query_by_row").Bool() || GetAttr(n, "keys_by_row").Bool()) return l.Fail("attention by row; it takes heads first");
   const Id q = l.Operand(GetOperand(n, "query")), k = l.Operand(GetOperand(n, "key")), v = l.Operand(GetOperand(n, "value"));
   const Shape qs = l.shape(q), ks = l.shape(k), vs = l.shape(v);
   const size_t r = qs.rank();
