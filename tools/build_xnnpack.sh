@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds XNNPACK, pthreadpool and cpuinfo as static libraries, for a Debian whose own packages are too old (Debian 12) and
-# for devices of another architecture.
+# Builds XNNPACK, pthreadpool and cpuinfo as static libraries, for this machine or for devices of another architecture. Debian's
+# own packages are too old (Debian 12) or choose a wrong kernel: see AVX512VNNIGFNI below.
 #
 #   tools/build_xnnpack.sh PREFIX [aarch64]
 #
@@ -9,7 +9,7 @@
 # system's apt state does not change and nothing is installed. A PREFIX that holds the right version is left alone.
 set -euo pipefail
 
-readonly VERSION=20241108-1  # XNNPACK's snapshot, then the revision of this recipe
+readonly VERSION=20241108-2  # XNNPACK's snapshot, then the revision of this recipe
 readonly SUITES=(trixie forky sid)  # tried in this order; a mirror may lack a suite's tarball
 
 die() { echo "build_xnnpack: $*" >&2; exit 1; }
@@ -86,7 +86,9 @@ for package in xnnpack pthreadpool fxdiv cpuinfo; do
   unpack "$package"
 done
 
-flags=()
+# The GFNI kernel of linears with blocks of 4-bit weights, which this version takes on every AVX512-VNNI processor with GFNI but Zen 4,
+# gives wrong results.
+flags=(-DXNNPACK_ENABLE_AVX512VNNIGFNI=OFF)
 [ "$arch" = native ] || flags+=("-DCMAKE_TOOLCHAIN_FILE=$root/cmake/$arch.cmake")
 if command -v ccache > /dev/null; then
   flags+=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_ASM_COMPILER_LAUNCHER=ccache)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what building and testing need, on Debian 12 or 13: packages by apt, XNNPACK where Debian's is too old, a Python venv.
+# Installs what building and testing need, on Debian 12 or 13: packages by apt, XNNPACK from Debian's sources, a Python venv.
 #
 #   tools/setup.sh [--test] [--no-python]
 #
@@ -64,21 +64,10 @@ apt_install() {  # PACKAGE...
     install --no-install-recommends "$@" > build/apt.log 2>&1 < /dev/null
 }
 
-debian=$(sed -n 's/^VERSION_ID="\?\([0-9]*\).*/\1/p' /etc/os-release)
-debian_xnnpack=false
-# A sid system has no VERSION_ID and is newer than 13.
-if [ "${debian:-99}" -ge 13 ]; then
-  debian_xnnpack=true
-fi
-
 packages=(cmake ninja-build g++ ccache flatbuffers-compiler libflatbuffers-dev libsimdjson-dev libcli11-dev nlohmann-json3-dev
-          libpcre2-dev libxxhash-dev libgtest-dev pkg-config ca-certificates python3)
+          libpcre2-dev libxxhash-dev libgtest-dev pkg-config ca-certificates python3
+          dpkg-dev xz-utils)  # the last two for the source tarballs
 if $with_python || $with_test; then packages+=(python3-venv); fi
-if $debian_xnnpack; then
-  packages+=(libxnnpack-dev libpthreadpool-dev libcpuinfo-dev)
-else
-  packages+=(dpkg-dev xz-utils)  # for the source tarballs
-fi
 mapfile -t missing < <(missing_of "${packages[@]}")
 apt_install "${missing[@]}" || { tail -5 build/apt.log >&2; die "apt-get install failed, see build/apt.log"; }
 
@@ -88,7 +77,7 @@ if $with_test; then
 fi
 
 # --- XNNPACK
-$debian_xnnpack || tools/build_xnnpack.sh build/deps/xnnpack
+tools/build_xnnpack.sh build/deps/xnnpack
 
 # --- Python
 $with_python || exit 0

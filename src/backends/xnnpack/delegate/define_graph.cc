@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "backends/xnnpack/delegate/block_weights_check.h"
 #include "backends/xnnpack/delegate/define_node.h"
 
 namespace dovetail {
@@ -119,6 +120,7 @@ class GraphDefiner {
           out_.subgraph.get(), type, type == xnn_datatype_qcint4 ? 8 : 0, static_cast<const float*>(v.scales), t.num_dims(),
           static_cast<size_t>(p->channel_dim()), dims, v.data, t.external_id(), t.flags(), &v.id);
     } else {
+      DT_RETURN_IF_ERROR(CheckBlockWeights());
       const auto* g = q->quant_params_as_PerChannelGroupQuant();
       if (g->scale_buffer_idx() != 0) {
         DT_ASSIGN_OR_RETURN(const auto scales, Constant(g->scale_buffer_idx(), uint64_t{g->num_scales()} * 2, 2));

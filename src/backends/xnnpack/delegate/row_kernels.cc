@@ -104,6 +104,8 @@ DT_VNNI void Int8Row(size_t, size_t columns, size_t inner, const int8_t* a, size
 
 // For 16 columns: their sums of weights (float), then for every block: for every 16 of the inner size 8 bytes of each column, the first 8 in the low
 // halves and the last 8 in the high ones, and the block's scales (bfloat16); then biases (float). A half counts 16 times.
+// `prefetch` is how many bytes ahead of the weights in use memory is asked for, 0: not at all.
+template <size_t prefetch>
 DT_VNNI void Int4Row(size_t, size_t columns, size_t inner, const int8_t* a, size_t, const void* weights, float* c, size_t, size_t c_stride,
                      const void* params, const void* quantization) {
   const BlockRange range = *static_cast<const BlockRange*>(params);
@@ -121,6 +123,10 @@ DT_VNNI void Int4Row(size_t, size_t columns, size_t inner, const int8_t* a, size
       __m512i low = _mm512_setzero_si512(), high = low, low2 = low, high2 = low;
       for (size_t k = 0; k < steps; ++k) {
         const __m512i a0 = Broadcast(row), a1 = Broadcast(row + 8);
+        if constexpr (prefetch > 0) {
+          _mm_prefetch(w + prefetch, _MM_HINT_T0);
+          _mm_prefetch(w + prefetch + 64, _MM_HINT_T0);
+        }
         const __m512i first = _mm512_loadu_si512(w), second = _mm512_loadu_si512(w + 64);
         low = _mm512_dpbusd_epi32(low, a0, _mm512_and_si512(_mm512_slli_epi32(first, 4), halves));
         high = _mm512_dpbusd_epi32(high, a0, _mm512_and_si512(_mm512_slli_epi32(second, 4), halves));
@@ -144,10 +150,15 @@ DT_VNNI void Int4Row(size_t, size_t columns, size_t inner, const int8_t* a, size
   }
 }
 
-constexpr RowKernelPair kPairs[] = {
-    {"qd8_f32_qc8w", xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm, Int8Row, xnn_init_qd8_f32_qc8w_gemm_config, 0},
-    {"qd8_f32_qb4w", xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm, Int4Row, xnn_init_qd8_f32_qb4w_gemm_config, 32},
-};
+// Intel's prefetchers stop at a page's end, and blocks of 4 bits are used up before they start anew; on AMD (Zen 4) asking is slower.
+constexpr size_t kPageAhead = 4096;
+
+constexpr RowKernelPair PairOfBlocks(RowKernel* ours) {
+  return {"qd8_f32_qb4w", xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm, ours, xnn_init_qd8_f32_qb4w_gemm_config, 32};
+}
+constexpr RowKernelPair kInt8{"qd8_f32_qc8w", xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm, Int8Row, xnn_init_qd8_f32_qc8w_gemm_config, 0};
+constexpr RowKernelPair kPairs[] = {kInt8, PairOfBlocks(Int4Row<0>)};
+constexpr RowKernelPair kIntelPairs[] = {kInt8, PairOfBlocks(Int4Row<kPageAhead>)};
 
 // The part of XNNPACK's record that begins with its kernels is searched; it is longer than this in every version that has these kernels.
 constexpr size_t kSearchedWords = 8;
@@ -163,7 +174,8 @@ RowKernel** Find(const RowKernelPair& pair) {
 
 const RowKernelPair* RowKernels(size_t* count) {
   *count = __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") ? std::size(kPairs) : 0;
-  return *count > 0 ? kPairs : nullptr;
+  if (*count == 0) return nullptr;
+  return __builtin_cpu_is("intel") ? kIntelPairs : kPairs;
 }
 
 void UseRowKernels() {

@@ -1,8 +1,8 @@
 // Faster kernels for one row than XNNPACK's own, over its packed weights.
 //
 // A decoding step reads every weight once, so the kernel for one row should read as fast as memory gives. On processors with AVX512-VNNI, XNNPACK's
-// prefetches a few cache lines ahead by instruction, which takes the place of the hardware's own, longer reach: they read at three quarters of the
-// speed of a plain loop (bench/row_kernels.cc measures it). These have the plain loop.
+// prefetches a few cache lines ahead by instruction. On Zen 4 that takes the place of the hardware's own, longer reach: it reads at three quarters of
+// the speed of a plain loop (bench/row_kernels.cc measures it). These have the plain loop, on Intel with a longer reach where that is faster.
 #pragma once
 
 #include <cstddef>
