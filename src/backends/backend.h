@@ -46,6 +46,8 @@ struct Backend {
   std::function<bool(OpId op)> lowers = nullptr;
   // Called once before `lower` is asked for the first region of a module, by backends that lower several regions together. Null: nothing to do.
   std::function<Status(const Module& module)> begin = nullptr;
+  // Whether `begin` failed, since last asked, for nodes that `check` refuses from now on: what is partitioned anew goes without them. Null: never.
+  std::function<bool()> refuses_more = nullptr;
   // Called before `check` is asked of a graph's nodes, by backends that look at them together. Null: nothing to do.
   std::function<void(const Graph& graph)> look = nullptr;
 };

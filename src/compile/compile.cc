@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 
 #include "backends/qnn/backend.h"
 #include "backends/xnnpack/backend.h"
@@ -103,10 +104,15 @@ void WarnOfOtherScheme(const Scheme& scheme, bool npu, QuantizeReport& report) {
                                         scheme.activations == Activations::kHalf ? "in f32" : "slowly"));
 }
 
+bool UsesNpu(const CompileReport& report) {
+  const auto& nodes = report.partition.nodes;
+  return std::any_of(nodes.begin(), nodes.end(), [](const Placement& p) { return p.backend == "qnn"; });
+}
+
 // The user asked for the NPU and gets a program without it.
 void WarnOfIdleNpu(CompileReport& report) {
   const auto& nodes = report.partition.nodes;
-  if (std::any_of(nodes.begin(), nodes.end(), [](const Placement& p) { return p.backend == "qnn"; })) return;
+  if (UsesNpu(report)) return;
   const auto refused = std::find_if(nodes.begin(), nodes.end(), [](const Placement& p) { return p.reason.starts_with("qnn: "); });
   report.quantize.warnings.push_back(
       StrCat("no operator runs on the backend qnn", refused == nodes.end() ? "" : StrCat("; of ", refused->op, ": ", refused->reason.substr(5))));
@@ -143,6 +149,55 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
     report.states.push_back(std::move(info));
   }
   return module;
+}
+
+// How the reason begins why a node is not on the NPU when the library took it at first.
+constexpr std::string_view kNoGraph = "qnn: QNN: the library cannot make a graph with it: ";
+
+struct Built {
+  std::unique_ptr<const Module> module;  // whose constants the program borrows
+  pte::ProgramDesc program;
+};
+
+Result<Built> Build(const std::string& input, const CompileOptions& options, std::span<const Backend* const> backends, CompileReport& report) {
+  DT_ASSIGN_OR_RETURN(Module prepared, Prepare(input, options, backends, report));
+  auto module = std::make_unique<Module>(std::move(prepared));
+  const StateSets before = CollectStates(*module);
+  DT_RETURN_IF_ERROR(LowerStates(*module, options.stock_runtime));
+  DT_RETURN_IF_ERROR(Verify(*module));
+  DT_RETURN_IF_ERROR(CheckStates(before, CollectStates(*module)));
+  EmitStats stats;
+  const QuantizeOptions& q = options.quantize;
+  const QuantizationInfo quantization{q.scheme ? std::string(q.scheme->name) : std::string(), q.int8_states ? "int8" : "", q.keep_float};
+  Result<pte::ProgramDesc> program = Emit(*module, {backends, options.stock_runtime, quantization}, stats);
+  if (!program.ok()) return std::move(program).status().While(StrCat("compiling '", input, "'"));
+  report.planned_bytes = stats.planned_bytes;
+  report.planned_lower_bound = stats.planned_lower_bound;
+  return Built{std::move(module), std::move(*program)};
+}
+
+// Builds anew without the nodes for which a backend could not make its part, unless nothing of that backend would be left.
+Result<Built> BuildWithWhatCanBeMade(const std::string& input, const CompileOptions& options, std::span<const Backend* const> backends, CompileReport& report) {
+  constexpr int kMostRounds = 8;
+  Result<Built> built = Build(input, options, backends, report);
+  const auto refuses_more = [&] { return std::any_of(backends.begin(), backends.end(), [](const Backend* b) { return b->refuses_more && b->refuses_more(); }); };
+  for (int round = 1; !built.ok() && round < kMostRounds && refuses_more(); ++round) {
+    CompileReport again;
+    Result<Built> next = Build(input, options, backends, again);
+    if (!UsesNpu(again)) break;
+    built = std::move(next);
+    report = std::move(again);
+  }
+  std::map<std::string, std::pair<size_t, const Placement*>> refused;
+  for (const Placement& p : report.partition.nodes)
+    if (p.backend != "qnn" && p.reason.starts_with(kNoGraph)) {
+      auto& [count, first] = refused[p.op];
+      if (count++ == 0) first = &p;
+    }
+  for (const auto& [op, nodes] : refused)
+    report.quantize.warnings.push_back(StrCat(nodes.first, " x ", op, " outside the NPU, whose library cannot make a graph with it: ", nodes.second->reason.substr(kNoGraph.size()),
+                                              nodes.second->source.empty() ? "" : StrCat("; the first at ", nodes.second->source)));
+  return built;
 }
 
 }  // namespace
@@ -187,19 +242,8 @@ Result<CompileReport> CompileFile(const std::string& input, const std::string& o
   CompileReport report;
   DT_RETURN_IF_ERROR(CheckOutput(output, input, options));
   DT_ASSIGN_OR_RETURN(const Backends backends, FindBackends(options));
-  DT_ASSIGN_OR_RETURN(Module module, Prepare(input, options, backends.order, report));
-  const StateSets before = CollectStates(module);
-  DT_RETURN_IF_ERROR(LowerStates(module, options.stock_runtime));
-  DT_RETURN_IF_ERROR(Verify(module));
-  DT_RETURN_IF_ERROR(CheckStates(before, CollectStates(module)));
-  EmitStats stats;
-  const QuantizeOptions& q = options.quantize;
-  const QuantizationInfo quantization{q.scheme ? std::string(q.scheme->name) : std::string(), q.int8_states ? "int8" : "", q.keep_float};
-  Result<pte::ProgramDesc> program = Emit(module, {backends.order, options.stock_runtime, quantization}, stats);
-  if (!program.ok()) return std::move(program).status().While(StrCat("compiling '", input, "'"));
-  DT_ASSIGN_OR_RETURN(report.output_bytes, pte::WritePte(*program, output));
-  report.planned_bytes = stats.planned_bytes;
-  report.planned_lower_bound = stats.planned_lower_bound;
+  DT_ASSIGN_OR_RETURN(const Built built, BuildWithWhatCanBeMade(input, options, backends.order, report));
+  DT_ASSIGN_OR_RETURN(report.output_bytes, pte::WritePte(built.program, output));
   report.peak_anonymous_bytes = sampler.peak();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from quant_cli import Cli
-from quant_models import Model
+from quant_models import Model, write_calls
 from test_qnn import SOC
 
 
@@ -91,6 +91,7 @@ GROUPS = {
     "spatial": {
         "conv": lambda x, y, p: F.conv2d(x, W(), B()), "conv_stride": lambda x, y, p: F.conv2d(x, W(), B(), stride=2, padding=1), "conv_dilated": lambda x, y, p: F.conv2d(x, W(), None, dilation=2),
         "conv_uneven": lambda x, y, p: F.conv2d(x, W()[:, :, :, :1], B(), stride=(2, 1), padding=(1, 0)), "depthwise": lambda x, y, p: F.conv2d(x, const(3, 1, 3, 3, seed=4), None, padding=1, groups=3),
+        "depthwise_twice": lambda x, y, p: F.conv2d(x, const(6, 1, 3, 3, seed=17), None, padding=1, groups=3),
         "grouped": lambda x, y, p: F.conv2d(torch.cat([x, y[:, :1]], 1), const(6, 2, 3, 3, seed=11), None, groups=2), "conv_chain": lambda x, y, p: F.conv2d(F.conv2d(x, W(), B()).relu(), const(2, 5, 1, 1)),
         "conv1d": lambda x, y, p: F.conv1d(x[:, :, 0], W()[:, :, 0], B(), padding=1), "transposed": lambda x, y, p: F.conv_transpose2d(x, const(3, 4, 3, 3, seed=12), const(4), stride=2, padding=1, output_padding=1),
         "transposed1d": lambda x, y, p: F.conv_transpose1d(x[:, :, 0], const(3, 4, 4, seed=12), stride=2, padding=1),
@@ -138,3 +139,41 @@ def test_operators_mean_what_pytorch_means(cli, qnn_library, group):
     nodes = json.loads(cli("explain", source, *flags, "--json").stdout)["nodes"]
     outside = {(n["op"], n["reason"]) for n in nodes if n["backend"] != "qnn"}
     assert len(outside) <= len(OUTSIDE & set(names)) + 2, outside
+
+
+class Windows(torch.nn.Module):
+    def forward(self, x):
+        return (x * 2).view(2, 2, 8, 4, 4) * 3
+
+
+def test_what_the_library_takes_and_cannot_make_runs_elsewhere(cli, qnn_library):
+    """Its validation takes a reshape to 5 dims in 16-bit floats; QnnGraph_finalize fails for it."""
+    model = Model(Windows(), [(values(4, 32, 4),)])
+    source = model.export(cli.new_path("model.pt2"))
+    program, report = cli.compile(source, "--quantize", "qnn-fp16", "--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", qnn_library)
+    assert report["delegate_calls"] == 2
+    warning = "\n".join(report["warnings"])
+    assert "1 x view outside the NPU, whose library cannot make a graph with it: QnnGraph_finalize failed" in warning
+    assert "test_qnn_operators.py" in warning
+    np.testing.assert_allclose(cli.run(program, model.calls).outputs[0][0], model.eager()[0][0], atol=0.02)
+
+
+class NarrowDepthwise(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(4, 8, 3, stride=2, padding=1, groups=4)
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+@pytest.mark.parametrize("scheme", ["qnn-16a8w", "qnn-8a8w"])
+def test_depthwise_filters_of_several_results_for_narrow_images(cli, qnn_library, scheme):
+    torch.manual_seed(0)
+    model = Model(NarrowDepthwise(), [(values(1, 4, 16, 8),)])
+    source = model.export(cli.new_path("model.pt2"))
+    folder = cli.new_path("calibration")
+    write_calls(model.calls, folder)
+    program, report = cli.compile(source, "--quantize", scheme, "--calibrate", folder, "--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", qnn_library)
+    assert report["delegate_calls"] == 1 and not report["warnings"]
+    np.testing.assert_allclose(cli.run(program, model.calls).outputs[0][0], model.eager()[0][0], atol=0.03)

@@ -10,11 +10,12 @@ namespace dovetail {
 namespace {
 
 struct Body {
-  const char* name;
-  const char* text;
+  std::string name;
+  std::string text;
   std::vector<std::vector<int64_t>> integers = {};  // of the i64 inputs, by call; all have as many calls
   double tolerance = 1e-3;
   bool on_npu = true;  // whether all of it is one delegate call
+  friend void PrintTo(const Body& body, std::ostream* out) { *out << body.name; }
 };
 
 const Body kBodies[] = {
@@ -58,19 +59,22 @@ const Body kBodies[] = {
 };
 
 // Of fixed point, whose parameters reach beyond the bounds. An operator in front of it may take it in.
-std::string ClampedSum(const std::string& type, const std::string& clamp) {
+std::string Clamped(const std::string& type, const std::string& made, const std::string& clamp) {
   const std::string q = type + "[1,2,3,3]{per_tensor scale=0.125 zero_point=128}", attrs = " {scale=0.125, zero_point=128, out_dtype=" + type + "}";
-  return StrCat("graph @f(%x: f32[1,2,3,3]) {\n%q = quantize %x", attrs, " : ", q, "\n%s = add %q, %q : ", q, "\n%c = ", clamp, " : ", q,
+  return StrCat("graph @f(%x: f32[1,2,3,3]) {\n%q = quantize %x", attrs, " : ", q, "\n%s = ", made, " : ", q, "\n%c = ", clamp, " : ", q,
                 "\n%y = dequantize %c {scale=0.125, zero_point=128} : f32[1,2,3,3]\nreturn %y\n}\n");
 }
-const std::string kClampedSums[] = {
-    ClampedSum("u16", "clamp %s {min=0.0,max=3.0}"), ClampedSum("u16", "clamp %s {min=-1.5,max=3.0}"),           ClampedSum("u16", "clamp %s {max=-2.0}"),
-    ClampedSum("u16", "clamp %s {min=1.0}"),         ClampedSum("u16", "hardtanh %s {min_val=-1.0,max_val=2.5}"), ClampedSum("u16", "clamp %s {min=-16.0,max=9000.0}"),
-    ClampedSum("u16", "relu %s"),                    ClampedSum("u8", "clamp %s {min=-1.5,max=3.0}")};
-std::vector<Body> ClampedSums() {
-  static const char* const kNames[] = {"ReluAndCeiling", "BothBounds", "Ceiling", "Floor", "Hardtanh", "BoundsAtTheEnds", "Relu", "BothBoundsOfBytes"};
+std::vector<Body> ClampsOfEachType() {
+  static const std::pair<const char*, const char*> kMade[] = {{"Sum", "add %q, %q"}, {"Product", "mul %q, %q"}, {"Difference", "sub %q, %q"}};
+  static const std::pair<const char*, const char*> kClamps[] = {
+      {"ReluAndCeiling", "clamp %s {min=0.0,max=3.0}"}, {"BothBounds", "clamp %s {min=-1.5,max=3.0}"},
+      {"Ceiling", "clamp %s {max=-2.0}"},               {"Floor", "clamp %s {min=1.0}"},
+      {"Hardtanh", "hardtanh %s {min_val=-1.0,max_val=2.5}"}, {"BoundsAtTheEnds", "clamp %s {min=-16.0,max=9000.0}"},
+      {"Relu", "relu %s"}};
   std::vector<Body> bodies;
-  for (size_t i = 0; i < std::size(kNames); ++i) bodies.push_back({kNames[i], kClampedSums[i].c_str()});
+  for (const char* type : {"u8", "u16"})
+    for (const auto& [made_name, made] : kMade)
+      for (const auto& [name, clamp] : kClamps) bodies.push_back({StrCat(name, "OfA", made_name, "Of", type), Clamped(type, made, clamp), {}, 0.125});
   return bodies;
 }
 
@@ -129,7 +133,7 @@ TEST_P(QnnGraphs, MeanWhatTheInterpreterMeans) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(ClampedSums, QnnGraphs, ::testing::ValuesIn(ClampedSums()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Clamps, QnnGraphs, ::testing::ValuesIn(ClampsOfEachType()), [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(All, QnnGraphs, ::testing::ValuesIn(kBodies), [](const auto& info) { return info.param.name; });
 
 using QnnChecks = testing::OnQnn;

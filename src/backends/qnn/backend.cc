@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "backends/qnn/angles.h"
+#include "backends/qnn/finalize.h"
 #include "backends/qnn/lowering.h"
 #include "format/qnn_blob.h"
 #include "ops/infer_util.h"
@@ -44,13 +46,6 @@ bool IsConversion(OpId op) {
   }
 }
 
-bool UsesFloats(const Graph& graph) {
-  for (NodeId id : graph.order)
-    for (ValueId v : graph.node(id).results)
-      if (graph.type(v).dtype == DType::kF32 && graph.node(id).op != OpId::kConst && graph.node(id).op != OpId::kDequantize) return true;
-  return false;
-}
-
 class QnnCompiler {
  public:
   QnnCompiler(std::shared_ptr<Device> device, bool share_weights) : device_(std::move(device)), share_weights_(share_weights) {}
@@ -60,8 +55,12 @@ class QnnCompiler {
   Status CheckNode(const Module& module, const Graph& graph, const Node& node) const {
     const NodeId id = node.results.empty() ? kNone : graph.value(node.results[0]).producer;
     if (id < angles_.size() && angles_[id]) return Unsupported("QNN: an angle made of positions, which 16 bits do not hold");
+    if (const auto it = refused_.find(SignatureOf(graph, node)); it != refused_.end()) return Unsupported("QNN: the library cannot make a graph with it: ", it->second);
     return Check(*device_, module, graph, node);
   }
+
+  // Whether a graph could not be made since last asked, for a node that CheckNode refuses from now on.
+  bool RefusesMore() { return std::exchange(refuses_more_, false); }
 
   Status Begin(const Module& module) {
     contexts_.clear();
@@ -108,38 +107,30 @@ class QnnCompiler {
     result.shared_weights = share_weights_ && group.size() > 1;
     DT_ASSIGN_OR_RETURN(const std::unique_ptr<Context> context, Context::Create(device_, result.shared_weights));
     for (const auto& [name, region] : group) {
-      const bool floats = UsesFloats(*region->body);
-      result.floats |= floats;
-      DT_RETURN_IF_ERROR(MakeGraph(module, *context, name, *region, floats).While(StrCat("making QNN graph '", name, "' for ", device_->soc().name)));
+      result.floats |= UsesFloats(*region->body);
+      DT_RETURN_IF_ERROR(MakeGraph(module, *context, name, *region->body).While(StrCat("making QNN graph '", name, "' for ", device_->soc().name)));
     }
     DT_ASSIGN_OR_RETURN(std::vector<std::byte> binary, context->Binary());
     result.blob = WriteQnnBlob(binary);
     return result;
   }
 
-  Status MakeGraph(const Module& module, const Context& context, const std::string& name, const Region& region, bool floats) {
-    const Library& library = device_->library();
-    DT_ASSIGN_OR_RETURN(const abi::Handle graph, context.CreateGraph(name, floats));
-    const Graph& body = *region.body;
-    Lowering emitting(module, body, *device_, graph);
-    emitting.BindArguments();
-    DT_RETURN_IF_ERROR(emitting.status());
-    for (NodeId id : body.order) {
-      const Node& node = body.node(id);
-      if (node.op == OpId::kConst) continue;
-      const LowerFn lower = FindLowering(node.op);
-      if (!lower) return Unsupported("QNN: no lowering of ", GetOp(node.op).name).At(DescribeNode(body, node), DescribeSource(module, node));
-      lower(emitting, node);
-      if (emitting.failed()) return emitting.status().At(DescribeNode(body, node), DescribeSource(module, node));
-    }
-    emitting.Finish();
-    DT_RETURN_IF_ERROR(emitting.status());
-    return library.Check(library.functions().graph_finalize(graph, nullptr, nullptr), "QnnGraph_finalize");
+  Status MakeGraph(const Module& module, const Context& context, const std::string& name, const Graph& body) {
+    DT_ASSIGN_OR_RETURN(const abi::Handle graph, AddGraph(module, body, context, name));
+    Status s = Finalize(context, graph);
+    if (s.ok()) return s;
+    const NodeId id = FindRefusedNode(module, body, device_);
+    if (id == kNone) return s;
+    const Node& node = body.node(id);
+    refuses_more_ |= refused_.emplace(SignatureOf(body, node), s.message()).second;
+    return std::move(s).At(DescribeNode(body, node), DescribeSource(module, node));
   }
 
   std::shared_ptr<Device> device_;
   const bool share_weights_;
   std::vector<bool> angles_;  // by node of the graph that was looked at last
+  std::map<std::string, std::string> refused_;  // signatures of nodes for which graphs could not be made, and what the library said
+  bool refuses_more_ = false;
   std::map<const Region*, size_t> place_;
   std::vector<Binary> contexts_;
 };
@@ -158,6 +149,7 @@ Backend MakeQnnBackend(std::shared_ptr<qnn::Device> device, bool share_weights) 
   };
   b.begin = [compiler](const Module& m) { return compiler->Begin(m); };
   b.lower = [compiler](const Module&, const Region& r) { return compiler->Lower(r); };
+  b.refuses_more = [compiler] { return compiler->RefusesMore(); };
   b.updates_in_place = [](const Module&, const Graph&, const Node&) { return true; };
   b.lowers = QnnLowers;
   return b;

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "backends/qnn/lowering.h"
 
@@ -44,17 +43,17 @@ void Sum(Lowering& l, const Node& n) {
   Same(l, n, n.op == OpId::kAdd ? "ElementWiseAdd" : "ElementWiseSubtract", 2);
 }
 
-// A clamp of 16 bits. Seen on the simulator of SDK 2.51: a ReluMinMax of them after a convolution or a sum changes nothing.
-void WideClamp(Lowering& l, const Node& n, int64_t low, int64_t high) {
+// A clamp of fixed point, by bounds as they are stored. Seen on the simulator of SDK 2.51: a ReluMinMax after a convolution, a sum or a product changes
+// nothing in 16 bits, and in 8 bits where it has one bound.
+void FixedClamp(Lowering& l, const Node& n, int64_t low, int64_t high) {
   const Order order = CommonOrder(l, n.operands);
   const Id x = l.In(n.operands[0], order);
   const QnnType type = l.qnn_type(x);
   const StoredRange range = RangeOf(type.data_type);
   const auto bound = [&](int64_t stored) {
-    return l.Static({1}, type, [stored] {
-      const uint16_t value = static_cast<uint16_t>(stored);
-      std::vector<std::byte> bytes(sizeof value);
-      std::memcpy(bytes.data(), &value, sizeof value);
+    return l.Static({1}, type, [stored, width = Width(type.data_type)] {
+      std::vector<std::byte> bytes(width);
+      for (size_t i = 0; i < width; ++i) bytes[i] = static_cast<std::byte>(stored >> (8 * i));
       return bytes;
     });
   };
@@ -76,15 +75,16 @@ void Clamp(Lowering& l, const Node& n) {
   }
   if (l.type(n.results[0]).dtype == DType::kI64 || l.type(n.results[0]).dtype == DType::kI32) return l.Fail("a clamp of integers");
   // What a fixed-point type can hold; a bound beyond it changes nothing.
-  if (const QnnType t = l.TypeOf(n.results[0]); t.quantized) {
+  const QnnType t = l.TypeOf(n.results[0]);
+  if (t.quantized) {
     const StoredRange range = RangeOf(t.data_type);
     low = std::max(low, static_cast<double>(range.least - t.zero_point) * static_cast<double>(t.scale));
     high = std::min(high, static_cast<double>(range.most - t.zero_point) * static_cast<double>(t.scale));
   }
   if (low > high) return l.Fail("a clamp whose least value is above its greatest");
-  if (const QnnType t = l.TypeOf(n.results[0]); t.data_type == abi::DataType::kUfixed16) {
+  if (t.quantized) {
     const auto stored = [&](double bound) { return std::llround(bound / static_cast<double>(t.scale)) + t.zero_point; };
-    return WideClamp(l, n, stored(low), stored(high));
+    return FixedClamp(l, n, stored(low), stored(high));
   }
   Same(l, n, "ReluMinMax", 1, {Float("min_value", low), Float("max_value", high)});
 }

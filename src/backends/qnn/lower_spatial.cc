@@ -39,7 +39,8 @@ Filter ReadFilter(Lowering& l, const Node& n, const Shape& weight) {
   const uint32_t a = static_cast<uint32_t>(weight[0].value()), b = static_cast<uint32_t>(weight[1].value());
   f.out = f.transposed ? b * f.groups : a;
   f.in = f.transposed ? a : b * f.groups;
-  f.depthwise = !f.transposed && f.groups > 1 && f.groups == f.in;
+  // With several results for each input channel, the library fails on narrow images (SDK 2.51); as groups it takes them.
+  f.depthwise = !f.transposed && f.groups > 1 && f.groups == f.in && f.in == f.out;
   return f;
 }
 
