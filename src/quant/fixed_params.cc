@@ -13,6 +13,8 @@ namespace {
 
 // How far beyond what was seen u16 reaches: steps are plenty.
 constexpr float kHeadroom = 1.25f;
+// What the scores of a softmax in u16 reach over at least.
+constexpr float kLeastScoreRange = 2;
 // Of the lowest integer below scores: exp(-10) is no step of a u8 weight, exp(-20) none of a u16 one.
 float MarginOf(DType activation) { return activation == DType::kU16 ? 20 : 10; }
 
@@ -70,6 +72,10 @@ class FixedParamChooser {
       range = {std::min(range.low, initial.FullRange().low), std::max(range.high, initial.FullRange().high)};
       if (dtype == DType::kU16) range = {std::max(range.low * kHeadroom, std::min(range.low, bounds.low)), std::min(range.high * kHeadroom, std::max(range.high, bounds.high))};
       if (masked) range.low -= MarginOf(dtype);
+      // Seen on the simulator of SDK 2.51: a softmax of 16 bits goes wrong for steps below about 2e-6.
+      if (group.scores && dtype == DType::kU16) range.low = std::min(range.low, range.high - kLeastScoreRange);
+      // Where all values were zero; any other step would do, but for the hardware's sums of very unlike ones.
+      if (range.low == 0 && range.high == 0) range.high = 1;
       ranges_[{name, dtype}] = range;
     }
   }

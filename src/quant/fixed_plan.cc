@@ -37,6 +37,8 @@ FixedPlan::FixedPlan(const Module& module, const QuantizeOptions& options) : mod
       p.roles[id] = FixedRoleOf(module, graph, n);
       if (p.roles[id] == StaticRole::kFloat) continue;
       p.data[id] = DataOperands(module, graph, n);
+      // Seen on the simulator of SDK 2.51: quotients of 8 bits go wrong where a sum or product of them enters a linear.
+      if (n.op == OpId::kDiv && p.data[id].size() == 2) p.wide[n.results[0]] = true;
       const bool layer = p.roles[id] == StaticRole::kLayer;
       const Location* l = module.location(n);
       const std::string path = layer || n.op == OpId::kEmbedding ? LayerPath(module, graph, n) : l ? l->module_path : "";

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from quant_cli import Cli
+from quant_cli import Cli, sqnr
 from quant_models import Model, write_calls
 from test_qnn import SOC
 
@@ -158,22 +158,48 @@ def test_what_the_library_takes_and_cannot_make_runs_elsewhere(cli, qnn_library)
     np.testing.assert_allclose(cli.run(program, model.calls).outputs[0][0], model.eager()[0][0], atol=0.02)
 
 
-class NarrowDepthwise(torch.nn.Module):
-    def __init__(self):
+class Layer(torch.nn.Module):
+    def __init__(self, layer, function):
         super().__init__()
-        self.conv = torch.nn.Conv2d(4, 8, 3, stride=2, padding=1, groups=4)
+        self.layer, self.function = layer, function
 
     def forward(self, x):
-        return self.conv(x)
+        return self.function(self.layer, x)
 
 
-@pytest.mark.parametrize("scheme", ["qnn-16a8w", "qnn-8a8w"])
-def test_depthwise_filters_of_several_results_for_narrow_images(cli, qnn_library, scheme):
+def soft_sign(x):
+    return x / (x.abs() + 0.5)
+
+
+# What the library computes wrongly when it is asked in the plainest way: model, input, scheme, SQNR in dB that the simulator must reach beside our kernels.
+PITFALLS = {
+    "depthwise filters of several results for a narrow image":
+        (lambda: Layer(torch.nn.Conv2d(4, 8, 3, stride=2, padding=1, groups=4), lambda c, x: c(x)), (1, 4, 16, 8), "qnn-16a8w", 50),
+    "the greater of bytes and themselves":
+        (lambda: Layer(torch.nn.Conv2d(16, 8, 3, padding=1), lambda c, x: (lambda y: (y, torch.maximum(y, y)))(c(x))), (1, 16, 12, 8), "qnn-8a8w", 30),
+    "the lesser of bytes and what was chosen from them":
+        (lambda: Layer(torch.nn.Conv2d(8, 16, 3, padding=1), lambda c, x: (lambda y: (lambda z: (z, torch.minimum(z, y)))(torch.where(y > 0.5, y, torch.where(y < -0.5, y, y))))(c(x))),
+         (1, 8, 16, 8), "qnn-8a8w", 30),
+    "a quotient of bytes that is doubled for a linear":
+        (lambda: Layer(torch.nn.Linear(8, 16), lambda l, x: l(soft_sign(x) * 2)), (1, 24, 8), "qnn-8a8w", 30),
+    "a sum with zeros":
+        (lambda: Layer(torch.nn.Linear(3, 16), lambda l, x: (lambda y: torch.floor(y) * 0.01 + y)((lambda m: torch.add(m * m, m * m, alpha=0.5))(l(x) * 0.2))),
+         (1, 80, 3), "qnn-16a8w", 50),
+    "a softmax of small numbers": (lambda: Layer(None, lambda _, x: F.softmax((x * 0.05) @ (x * 0.05).transpose(1, 2), -1)), (1, 8, 4), "qnn-16a8w", 50),
+    "a mean of a padded tensor": (lambda: Layer(None, lambda _, x: F.pad(x * 2, (0, 0, 2, 1)).mean(1)), (1, 8, 8), "qnn-16a8w", 50),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PITFALLS)
+def test_what_the_library_gets_wrong_when_asked_plainly(cli, qnn_library, name):
+    make, shape, scheme, least = PITFALLS[name]
     torch.manual_seed(0)
-    model = Model(NarrowDepthwise(), [(values(1, 4, 16, 8),)])
+    model = Model(make().eval(), [(torch.randn(shape),)])
     source = model.export(cli.new_path("model.pt2"))
     folder = cli.new_path("calibration")
     write_calls(model.calls, folder)
-    program, report = cli.compile(source, "--quantize", scheme, "--calibrate", folder, "--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", qnn_library)
-    assert report["delegate_calls"] == 1 and not report["warnings"]
-    np.testing.assert_allclose(cli.run(program, model.calls).outputs[0][0], model.eager()[0][0], atol=0.03)
+    common = ["--quantize", scheme, "--calibrate", folder]
+    program, _ = cli.compile(source, *common, "--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", qnn_library)
+    plain, _ = cli.compile(source, *common, "--backend", "cpu")
+    for ours, theirs in zip(cli.run(plain, model.calls).outputs[0], cli.run(program, model.calls).outputs[0], strict=True):
+        assert sqnr(theirs, ours) > least

@@ -175,6 +175,8 @@ void Reduce(Lowering& l, const Node& n) {
   const bool image = last && axes.size() == 2 && std::min(axes[0], axes[1]) == 2;
   const Id x = l.In(n.operands[0], image ? Order::kChannelsLast : Order::kPlain);
   if (image) axes = {1, 2};
+  // Seen on the simulator of SDK 2.51: such a mean is taken of other elements.
+  if (n.op == OpId::kMean && l.graph().producer_if(n.operands[0], OpId::kConstantPadNd)) return l.Fail("a mean of a padded tensor");
   const std::string_view op = n.op == OpId::kMean ? "ReduceMean" : n.op == OpId::kSum ? "ReduceSum" : "ReduceMax";
   const std::vector<QnnParam> params = {Uints("axes", {static_cast<uint32_t>(axes.size())}, axes), Bool("keep_dims", keep)};
   l.Op(op, {x}, {l.Out(n.results[0], image && keep ? Order::kChannelsLast : Order::kPlain)}, params);

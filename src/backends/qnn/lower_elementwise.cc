@@ -43,6 +43,21 @@ void Sum(Lowering& l, const Node& n) {
   Same(l, n, n.op == OpId::kAdd ? "ElementWiseAdd" : "ElementWiseSubtract", 2);
 }
 
+// The greater or the lesser. Seen on the simulator of SDK 2.51: of bytes with one scale it overwrites an operand that others read, so those are compared and
+// chosen from.
+template <bool greater>
+void Extreme(Lowering& l, const Node& n) {
+  const Order order = CommonOrder(l, n.operands);
+  const Id a = l.In(n.operands[0], order), b = l.In(n.operands[1], order);
+  const QnnType type = l.TypeOf(n.results[0]);
+  const bool same = type.quantized && Width(type.data_type) == 1 && l.qnn_type(a) == type && l.qnn_type(b) == type && l.dims(a) == l.dims(b);
+  if (!same) return Same(l, n, greater ? "ElementWiseMaximum" : "ElementWiseMinimum", 2);
+  if (a == b) return l.Bind(n.results[0], a, order);
+  const Id chosen = l.Temp(l.dims(a), {abi::DataType::kBool8});
+  l.Op(greater ? "ElementWiseGreater" : "ElementWiseLess", {a, b}, {chosen});
+  l.Op("ElementWiseSelect", {chosen, a, b}, {l.Out(n.results[0], order)});
+}
+
 // A clamp of fixed point, by bounds as they are stored. Seen on the simulator of SDK 2.51: a ReluMinMax after a convolution, a sum or a product changes
 // nothing in 16 bits, and in 8 bits where it has one bound.
 void FixedClamp(Lowering& l, const Node& n, int64_t low, int64_t high) {
@@ -145,7 +160,7 @@ constexpr char kAbs[] = "ElementWiseAbs", kNeg[] = "ElementWiseNeg", kExp[] = "E
                kSqrt[] = "ElementWiseSquareRoot", kRsqrt[] = "ElementWiseRsqrt", kSin[] = "ElementWiseSin", kCos[] = "ElementWiseCos",
                kFloor[] = "ElementWiseFloor", kCeil[] = "ElementWiseCeil", kRound[] = "ElementWiseRound", kSign[] = "ElementWiseSign", kTanh[] = "Tanh",
                kSigmoid[] = "Sigmoid", kRelu[] = "Relu", kNot[] = "ElementWiseNot", kMul[] = "ElementWiseMultiply", kDiv[] = "ElementWiseDivide",
-               kMax[] = "ElementWiseMaximum", kMin[] = "ElementWiseMinimum", kEq[] = "ElementWiseEqual", kNe[] = "ElementWiseNotEqual",
+               kEq[] = "ElementWiseEqual", kNe[] = "ElementWiseNotEqual",
                kLt[] = "ElementWiseLess", kLe[] = "ElementWiseLessEqual", kGt[] = "ElementWiseGreater", kGe[] = "ElementWiseGreaterEqual",
                kAnd[] = "ElementWiseAnd", kOr[] = "ElementWiseOr";
 
@@ -176,8 +191,8 @@ LowerFn FindElementwise(OpId op) {
     case OpId::kSub: return Sum;
     case OpId::kMul: return Binary<kMul>;
     case OpId::kDiv: return Binary<kDiv>;
-    case OpId::kMaximum: return Binary<kMax>;
-    case OpId::kMinimum: return Binary<kMin>;
+    case OpId::kMaximum: return Extreme<true>;
+    case OpId::kMinimum: return Extreme<false>;
     case OpId::kEq: return Binary<kEq>;
     case OpId::kNe: return Binary<kNe>;
     case OpId::kLt: return Binary<kLt>;
