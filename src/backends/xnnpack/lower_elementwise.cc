@@ -28,6 +28,16 @@ void Rsqrt(Lowering& l, const Node& n) {
   MapUnary(l, n, [&](Id x) { return InverseRoot(l, x); });
 }
 
+// log(1 + x), and where the sum loses digits of x, what it lost, divided by the sum (Kahan; Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1).
+// Outside of [-1/2, 1] that is nothing, and with infinity and -1 it would be NaN.
+void Log1p(Lowering& l, const Node& n) {
+  MapUnary(l, n, [&](Id x) {
+    const Id small = l.Clamp(x, -0.5, 1), sum = l.Add(small, l.Number(1));
+    const Id lost = l.Binary(Kind::XNNSubtract, small, l.Binary(Kind::XNNSubtract, sum, l.Number(1)));
+    return l.Add(l.Unary(Kind::XNNLog, l.Add(x, l.Number(1))), l.Binary(Kind::XNNDiv, lost, sum));
+  });
+}
+
 void Relu(Lowering& l, const Node& n) {
   MapUnary(l, n, [&](Id x) { return l.Clamp(x, 0, kInfinity); });
 }
@@ -122,6 +132,7 @@ LowerFn FindElementwise(OpId op) {
     case OpId::kNeg: return Unary<Kind::XNNNegate>;
     case OpId::kExp: return Unary<Kind::XNNExp>;
     case OpId::kLog: return Unary<Kind::XNNLog>;
+    case OpId::kLog1p: return Log1p;
     case OpId::kSqrt: return Unary<Kind::XNNSquareRoot>;
     case OpId::kRsqrt: return Rsqrt;
     case OpId::kReciprocal: return Reciprocal;
