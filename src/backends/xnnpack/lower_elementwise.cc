@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "backends/xnnpack/lowering.h"
+#include "ops/log1p.h"
 
 namespace dovetail::xnnpack {
 namespace {
@@ -28,13 +29,13 @@ void Rsqrt(Lowering& l, const Node& n) {
   MapUnary(l, n, [&](Id x) { return InverseRoot(l, x); });
 }
 
-// XNNPACK's logarithms near 1 have few right digits. So from -1/2 to 1 this is 2 atanh(s), s = x / (x + 2): a polynomial in s^2 <= 1/9, interpolated at
-// Chebyshev nodes, with a relative error below 1e-8. For other x, log((1 + x) / (1 + the nearest of those)) comes on top; for these it is log(1) = 0.
+// XNNPACK's logarithms near 1 have few right digits, so numbers near zero take the polynomial. For others log((1 + x) / (1 + the nearest of those)) comes on top;
+// for these it is log(1) = 0.
 void Log1p(Lowering& l, const Node& n) {
   MapUnary(l, n, [&](Id x) {
-    const Id near = l.Clamp(x, -0.5, 1), s = l.Binary(Kind::XNNDiv, near, l.Add(near, l.Number(2))), z = l.Unary(Kind::XNNSquare, s);
-    Id sum = l.Number(0.26851498022652365);
-    for (double c : {0.2823661980533698, 0.4000756064491035, 0.6666664033669923, 2.0}) sum = l.Add(l.Mul(z, sum), l.Number(c));
+    const Id near = l.Clamp(x, kLog1pLeast, kLog1pMost), s = l.Binary(Kind::XNNDiv, near, l.Add(near, l.Number(2))), z = l.Unary(Kind::XNNSquare, s);
+    Id sum = l.Number(kLog1pTerms[0]);
+    for (size_t i = 1; i < kLog1pTerms.size(); ++i) sum = l.Add(l.Mul(z, sum), l.Number(kLog1pTerms[i]));
     const Id one = l.Number(1), rest = l.Unary(Kind::XNNLog, l.Binary(Kind::XNNDiv, l.Add(x, one), l.Add(near, one)));
     return l.Add(l.Mul(s, sum), rest);
   });
