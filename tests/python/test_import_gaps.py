@@ -260,6 +260,20 @@ def test_activations_stay_in_one_region(dovetail, tmp_path, core):
     assert {n["backend"] for n in nodes} == {"xnnpack"} and "log1p" in {n["op"] for n in nodes}, nodes
 
 
+EXTREMES = [float("inf"), -float("inf"), float("nan"), -1, -2, -0.9999999, -0.99, -0.4999, 0, 1e-30, -3e-8, 1.0001, 20.5, 100, -50, -5000, 1e30]
+
+
+@pytest.mark.parametrize("fn", [torch.log1p, F.softplus, lambda x: F.softplus(x, 2, 1.0), F.mish, F.logsigmoid], ids=["log1p", "softplus", "softplus_threshold", "mish", "logsigmoid"])
+@pytest.mark.parametrize("which", RUNTIMES)
+def test_extremes(dovetail, tmp_path, fn, which):
+    """All digits of small results too, also where XNNPACK computes them: sums around keep it from being too little work."""
+    module = Function(lambda x: torch.stack([fn(x), fn(x + 0.0) * 2, fn(x * 1.0) * 0.5]))
+    x = torch.tensor(EXTREMES)
+    source, program = export(module, [[len(x)]], (x,), tmp_path / "model.pt2"), tmp_path / "program.pte"
+    subprocess.run([dovetail, "compile", source, "-o", program, "--runtime", which, "--backend", "xnnpack,cpu"], check=True, stderr=subprocess.PIPE)
+    torch.testing.assert_close(results(dovetail, program, which, [(x,)], tmp_path)[0], module(x), rtol=2e-6, atol=1e-35, equal_nan=True)
+
+
 REFUSED = {
     "three": (lambda a: torch.einsum("ij,jk,kl->il", a, a, a), "3 operands"),
     "ellipsis": (lambda a: torch.einsum("...j,kj->...k", a, a), "ellipsis"),
