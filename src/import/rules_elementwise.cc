@@ -82,6 +82,32 @@ void ApplyReversed(Call& c) {
   Binary(c, kOp, Mode::kPlain, "other", "self");
 }
 
+// The number that a tensor of rank 0 is.
+std::optional<double> NumberOf(const Call& c, ValueId v) {
+  if (const Node* full = c.Producer(v); full && full->op == OpId::kFull && c.shape(v).empty()) {
+    const Attr& value = GetAttr(*full, "fill_value");
+    return value.is<Dim>() && !value.get<Dim>()->is_constant() ? std::nullopt : std::optional(value.Number());
+  }
+  const Constant* constant = c.GetConstant(v);
+  if (!constant || !constant->type.shape.empty() || !constant->data_known) return std::nullopt;
+  Constant wide = *constant;
+  wide.type.dtype = DType::kF64;
+  double number = 0;
+  wide.CopyTo(reinterpret_cast<std::byte*>(&number));
+  return number;
+}
+// maximum or minimum; with a number, as run_decompositions spells log_sigmoid, a clamp.
+template <OpId kOp>
+void Extremum(Call& c) {
+  const ValueId a = c.Tensor("self"), b = c.Tensor("other");
+  for (const auto& [x, y] : {std::pair(a, b), std::pair(b, a)}) {
+    const auto number = NumberOf(c, y);
+    if (number && !std::isnan(*number) && IsFloat(c.type(x).dtype) && c.type(x).dtype == c.type(y).dtype)
+      return c.Return(c.Emit(OpId::kClamp, {x}, {{kOp == OpId::kMaximum ? "min" : "max", *number}}));
+  }
+  Apply<kOp>(c);
+}
+
 // `number` has the tensor's dtype.
 ValueId WithNumber(Call& c, OpId op, ValueId x, double number) { return c.Emit(op, {x, c.ScalarTensor(number, c.type(x).dtype)}); }
 
@@ -125,15 +151,6 @@ ValueId SoftplusOf(Call& c, ValueId x, ValueId scaled, double beta, double thres
   return c.Emit(OpId::kWhere, {WithNumber(c, OpId::kGt, scaled, threshold), x, y});
 }
 
-std::optional<double> NumberOf(const Call& c, ValueId v) {
-  const Constant* constant = c.GetConstant(v);
-  if (!constant || !constant->type.shape.empty() || !constant->data_known) return std::nullopt;
-  Constant wide = *constant;
-  wide.type.dtype = DType::kF64;
-  double number = 0;
-  wide.CopyTo(reinterpret_cast<std::byte*>(&number));
-  return number;
-}
 // where(beta x > threshold, x, log1p(exp(beta x)) / beta), the softplus of run_decompositions: it overflows in f16, and XNNPACK has no `where`.
 ValueId DecomposedSoftplus(Call& c, ValueId condition, ValueId x, ValueId y) {
   const auto operand = [&](ValueId v, OpId op, size_t i) {
@@ -322,10 +339,10 @@ constexpr Rule kRules[] = {
     {"aten.remainder.Scalar_Tensor", Apply<OpId::kRemainder>},
     {"aten.fmod.Tensor", Apply<OpId::kRemainder, Mode::kTruncated>},
     {"aten.fmod.Scalar", Apply<OpId::kRemainder, Mode::kTruncated>},
-    {"aten.maximum.default", Apply<OpId::kMaximum>},
-    {"aten.minimum.default", Apply<OpId::kMinimum>},
-    {"aten.max.other", Apply<OpId::kMaximum>},
-    {"aten.min.other", Apply<OpId::kMinimum>},
+    {"aten.maximum.default", Extremum<OpId::kMaximum>},
+    {"aten.minimum.default", Extremum<OpId::kMinimum>},
+    {"aten.max.other", Extremum<OpId::kMaximum>},
+    {"aten.min.other", Extremum<OpId::kMinimum>},
     {"aten.eq.Tensor", Apply<OpId::kEq>},
     {"aten.eq.Scalar", Apply<OpId::kEq>},
     {"aten.ne.Tensor", Apply<OpId::kNe>},

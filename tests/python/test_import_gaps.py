@@ -129,6 +129,7 @@ CASES = {
     "mish_in_place": Case(lambda x: F.mish(x * 2, inplace=True), MATRIX),
     "logsigmoid": Case(F.logsigmoid, MATRIX, 20),
     "logsigmoid_small": Case(lambda x: F.logsigmoid(12 + x.abs()) * 1e6, MATRIX),
+    "maximum_number": Case(lambda x: torch.maximum(x, torch.full((), 0.25)) - torch.minimum(torch.full((), -1.5), x), MATRIX),
     "instance_norm": Case(lambda x: F.instance_norm(x), [[None, 3, 5, 7]]),
     "instance_norm_rows": Case(lambda x: F.instance_norm(x, eps=0.1), [[2, 3, None]]),
     "instance_norm_volume": Case(lambda x, w, b: F.instance_norm(x, weight=w, bias=b), [[2, 3, 2, 3, 4], [3], [3]]),

@@ -208,3 +208,33 @@ def test_what_the_library_gets_wrong_when_asked_plainly(cli, qnn_library, name):
     plain, _ = cli.compile(source, *common, "--backend", "cpu")
     for ours, theirs in zip(cli.run(plain, model.calls).outputs[0], cli.run(program, model.calls).outputs[0], strict=True):
         assert sqnr(theirs, ours) > least
+
+
+FIXED_POINT = {
+    "mish": F.mish, "softplus": F.softplus, "softplus_beta": lambda x: F.softplus(x, 2.0), "logsigmoid": F.logsigmoid, "log1p": lambda x: torch.log1p(x.abs()),
+    "instance_norm": lambda x: F.instance_norm(x), "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2).repeat(1, 4, 1, 1), "minimum_number": lambda x: torch.minimum(torch.full((), 0.0), x),
+    # Whose operand is read elsewhere too.
+    "clamp_beside": lambda x: x.clamp(min=-0.1) + x, "clamp_max_beside": lambda x: x.clamp(max=0.0) - x.abs(), "relu6_beside": lambda x: F.relu6(x) + x,
+}  # fmt: skip
+
+
+class BetweenConvolutions(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.before = torch.nn.ModuleList(torch.nn.Conv2d(3, 8, 3, padding=1) for _ in FIXED_POINT)
+        self.after = torch.nn.ModuleList(torch.nn.Conv2d(8, 12, 3, padding=1) for _ in FIXED_POINT)
+
+    def forward(self, x):
+        return tuple(after(f(before(x))) for before, f, after in zip(self.before, FIXED_POINT.values(), self.after, strict=True))
+
+
+@pytest.mark.parametrize("scheme,least", [("qnn-16a8w", 40), ("qnn-8a8w", 30)])
+def test_activations_in_fixed_point(cli, qnn_library, scheme, least):
+    model = Model(BetweenConvolutions(), [(values(1, 3, 16, 16) * 1.5,)])
+    calls = cli.new_path("calibration")
+    write_calls(model.calls, calls)
+    flags = ["--quantize", scheme, "--calibrate", calls, "--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", qnn_library]
+    program, _ = cli.compile(model.export(cli.new_path("model.pt2")), *flags)
+    for name, ours, theirs in zip(FIXED_POINT, cli.run(program, model.calls).outputs[0], model.eager()[0], strict=True):
+        assert sqnr(ours, theirs) > least, f"{name}: {sqnr(ours, theirs):.1f} dB"
