@@ -269,6 +269,20 @@ the model was exported in training mode; call model.eval() before torch.export.e
   at %dropout = aten.dropout.default
   from tests/import/cases.py:342, in forward: return self.drop(self.bn(x)) (module drop))");
   EXPECT_EQ(count, 2u);
+  EXPECT_EQ(ErrorOf(FixturePath("refused_instance_norm")), R"(the model was exported in training mode; call model.eval() before torch.export.export
+  at %instance_norm = aten.instance_norm.default
+  from tests/import/cases.py:456, in forward: return self.norm(x) (module norm)
+  while importing 'tests/fixtures/import/refused_instance_norm.pt2')");
+}
+
+// Of files that torch would not write.
+TEST(ModelErrors, PixelsThatDoNotDivide) {
+  EXPECT_TRUE(Contains(ErrorOfChanged("pixel_shuffles", "model.json", R"({"name":"upscale_factor","arg":{"as_int":2})", R"({"name":"upscale_factor","arg":{"as_int":3})"),
+                       "pixel_shuffle of 8 channels by 3; they must be a multiple of 9\n  at %pixel_shuffle = aten.pixel_shuffle.default\n  from tests/import/cases.py:"));
+  EXPECT_TRUE(Contains(ErrorOfChanged("pixel_shuffles", "model.json", R"({"name":"downscale_factor","arg":{"as_int":2})", R"({"name":"downscale_factor","arg":{"as_int":3})"),
+                       "pixel_unshuffle of an image of 6 x 4 by 3; both must be multiples of 3\n  at %pixel_unshuffle = aten.pixel_unshuffle.default"));
+  EXPECT_TRUE(Contains(ErrorOfChanged("pixel_shuffles", "model.json", R"({"name":"upscale_factor","arg":{"as_int":2})", R"({"name":"upscale_factor","arg":{"as_int":3037000500})"),
+                       "by 3037000500"));
 }
 
 TEST(ModelErrors, SizeOfContents) {

@@ -9,7 +9,7 @@ const std::unordered_map<std::string_view, RuleFn>& Rules() {
   static const auto* rules = [] {
     auto* table = new std::unordered_map<std::string_view, RuleFn>;
     for (const auto& family : {kElementwiseRules, kViewRules, kReductionRules, kCreationRules, kNeuralRules, kIndexingRules, kInPlaceRules, kRecurrentRules,
-                               kQuantizedRules, kEinsumRules, kResamplingRules})
+                               kQuantizedRules, kEinsumRules, kResamplingRules, kNormalizationRules})
       for (const Rule& rule : family) table->emplace(rule.target, rule.apply);
     return table;
   }();

@@ -16,7 +16,9 @@ struct Rule {
 };
 
 extern const std::span<const Rule> kElementwiseRules, kViewRules, kReductionRules, kCreationRules, kNeuralRules, kIndexingRules, kInPlaceRules, kRecurrentRules,
-    kQuantizedRules, kEinsumRules, kResamplingRules;
+    kQuantizedRules, kEinsumRules, kResamplingRules, kNormalizationRules;
+
+inline constexpr std::string_view kTrainingMode = "the model was exported in training mode; call model.eval() before torch.export.export";
 
 // In this order:
 //  - a rule of the tables;

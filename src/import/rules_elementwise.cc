@@ -82,6 +82,32 @@ void ApplyReversed(Call& c) {
   Binary(c, kOp, Mode::kPlain, "other", "self");
 }
 
+// The number that a tensor of rank 0 is.
+std::optional<double> NumberOf(const Call& c, ValueId v) {
+  if (const Node* full = c.Producer(v); full && full->op == OpId::kFull && c.shape(v).empty()) {
+    const Attr& value = GetAttr(*full, "fill_value");
+    return value.is<Dim>() && !value.get<Dim>()->is_constant() ? std::nullopt : std::optional(value.Number());
+  }
+  const Constant* constant = c.GetConstant(v);
+  if (!constant || !constant->type.shape.empty() || !constant->data_known) return std::nullopt;
+  Constant wide = *constant;
+  wide.type.dtype = DType::kF64;
+  double number = 0;
+  wide.CopyTo(reinterpret_cast<std::byte*>(&number));
+  return number;
+}
+// maximum or minimum; with a number, as run_decompositions spells log_sigmoid, a clamp.
+template <OpId kOp>
+void Extremum(Call& c) {
+  const ValueId a = c.Tensor("self"), b = c.Tensor("other");
+  for (const auto& [x, y] : {std::pair(a, b), std::pair(b, a)}) {
+    const auto number = NumberOf(c, y);
+    if (number && !std::isnan(*number) && IsFloat(c.type(x).dtype) && c.type(x).dtype == c.type(y).dtype)
+      return c.Return(c.Emit(OpId::kClamp, {x}, {{kOp == OpId::kMaximum ? "min" : "max", *number}}));
+  }
+  Apply<kOp>(c);
+}
+
 // `number` has the tensor's dtype.
 ValueId WithNumber(Call& c, OpId op, ValueId x, double number) { return c.Emit(op, {x, c.ScalarTensor(number, c.type(x).dtype)}); }
 
@@ -105,6 +131,46 @@ void DivMode(Call& c) {
   else c.Fail(Unsupported("a division that rounds ('", mode, "')"));
 }
 
+// What torch computes in: f32 for shorter floats.
+ValueId Widened(Call& c, ValueId x) {
+  const DType dtype = c.type(x).dtype;
+  return IsFloat(dtype) && dtype != DType::kF64 ? c.Convert(x, DType::kF32) : x;
+}
+// log(1 + exp(-|x|))
+ValueId Log1pOfExp(Call& c, ValueId x) {
+  return c.Emit(OpId::kLog1p, {c.Emit(OpId::kExp, {c.Emit(OpId::kNeg, {c.Emit(OpId::kAbs, {x})})})});
+}
+// log(1 + exp(beta x)) / beta of beta x: as max(beta x, 0) + log(1 + exp(-|beta x|)), which does not overflow. Where beta x > threshold it is x; nothing
+// is spent on that when the type does not show the difference.
+ValueId SoftplusOf(Call& c, ValueId x, ValueId scaled, double beta, double threshold) {
+  if (!c.ok()) return kNone;
+  ValueId y = c.Emit(OpId::kAdd, {c.Emit(OpId::kRelu, {scaled}), Log1pOfExp(c, scaled)});
+  if (beta != 1) y = WithNumber(c, OpId::kDiv, y, beta);
+  const double epsilon = c.type(x).dtype == DType::kF64 ? 0x1p-53 : 0x1p-24;
+  if (std::exp(-threshold) <= threshold * epsilon) return y;
+  return c.Emit(OpId::kWhere, {WithNumber(c, OpId::kGt, scaled, threshold), x, y});
+}
+
+// where(beta x > threshold, x, log1p(exp(beta x)) / beta), the softplus of run_decompositions: it overflows in f16, and XNNPACK has no `where`.
+ValueId DecomposedSoftplus(Call& c, ValueId condition, ValueId x, ValueId y) {
+  const auto operand = [&](ValueId v, OpId op, size_t i) {
+    const Node* n = c.Producer(v);
+    return n && n->op == op ? n->operands[i] : kNone;
+  };
+  const ValueId scaled = operand(condition, OpId::kGt, 0);
+  const auto threshold = NumberOf(c, operand(condition, OpId::kGt, 1));
+  if (!threshold || !IsFloat(c.type(x).dtype)) return kNone;
+  double beta = 1;
+  if (scaled != x) {
+    const auto factor = NumberOf(c, operand(scaled, OpId::kMul, 1)), divisor = NumberOf(c, operand(y, OpId::kDiv, 1));
+    if (operand(scaled, OpId::kMul, 0) != x || !factor || factor != divisor) return kNone;
+    beta = *factor;
+    y = operand(y, OpId::kDiv, 0);
+  }
+  if (operand(operand(y, OpId::kLog1p, 0), OpId::kExp, 0) != scaled) return kNone;
+  return SoftplusOf(c, x, scaled, beta, *threshold);
+}
+
 // where(condition, a, b), each a tensor or a number.
 void Where(Call& c) {
   const ValueId condition = c.Tensor("condition");
@@ -115,7 +181,8 @@ void Where(Call& c) {
   if (!a_tensor && !b_tensor) dtype = PromoteScalar(PromoteScalar(DType::kBool, x), y);
   a = a_tensor ? c.Convert(a, dtype) : c.ScalarTensor(x, dtype);
   b = b_tensor ? c.Convert(b, dtype) : c.ScalarTensor(y, dtype);
-  c.Return(c.Emit(OpId::kWhere, {condition, a, b}));
+  const ValueId softplus = c.ok() ? DecomposedSoftplus(c, condition, a, b) : kNone;
+  c.Return(softplus != kNone ? softplus : c.Emit(OpId::kWhere, {condition, a, b}));
 }
 
 void MaskedFill(Call& c) {
@@ -158,6 +225,23 @@ void Elu(Call& c) {
   const ValueId minus_one = WithNumber(c, OpId::kSub, c.Emit(OpId::kExp, {x}), 1);
   c.Return(Rectified(c, x, WithNumber(c, OpId::kMul, minus_one, c.Float("alpha", 1))));
 }
+void Softplus(Call& c) {
+  const ValueId self = c.Tensor("self"), x = Widened(c, self);
+  const double beta = c.Float("beta", 1);
+  const ValueId scaled = beta == 1 ? x : WithNumber(c, OpId::kMul, x, beta);
+  c.Return(c.Convert(SoftplusOf(c, x, scaled, beta, c.Float("threshold", 20)), c.type(self).dtype));
+}
+void Mish(Call& c) {
+  const ValueId self = c.Tensor("self"), x = Widened(c, self);
+  c.Return(c.Convert(c.Emit(OpId::kMul, {x, c.Emit(OpId::kTanh, {SoftplusOf(c, x, x, 1, 20)})}), c.type(self).dtype));
+}
+// min(x, 0) - log(1 + exp(-|x|))
+void LogSigmoid(Call& c) {
+  const ValueId self = c.Tensor("self"), x = Widened(c, self);
+  const ValueId y = c.Emit(OpId::kSub, {c.Emit(OpId::kClamp, {x}, {{"max", 0.0}}), Log1pOfExp(c, x)});
+  c.Return(c.Convert(y, c.type(self).dtype));
+}
+
 void Prelu(Call& c) {
   const ValueId x = c.Tensor("self");
   ValueId w = c.Tensor("weight");
@@ -255,10 +339,10 @@ constexpr Rule kRules[] = {
     {"aten.remainder.Scalar_Tensor", Apply<OpId::kRemainder>},
     {"aten.fmod.Tensor", Apply<OpId::kRemainder, Mode::kTruncated>},
     {"aten.fmod.Scalar", Apply<OpId::kRemainder, Mode::kTruncated>},
-    {"aten.maximum.default", Apply<OpId::kMaximum>},
-    {"aten.minimum.default", Apply<OpId::kMinimum>},
-    {"aten.max.other", Apply<OpId::kMaximum>},
-    {"aten.min.other", Apply<OpId::kMinimum>},
+    {"aten.maximum.default", Extremum<OpId::kMaximum>},
+    {"aten.minimum.default", Extremum<OpId::kMinimum>},
+    {"aten.max.other", Extremum<OpId::kMaximum>},
+    {"aten.min.other", Extremum<OpId::kMinimum>},
     {"aten.eq.Tensor", Apply<OpId::kEq>},
     {"aten.eq.Scalar", Apply<OpId::kEq>},
     {"aten.ne.Tensor", Apply<OpId::kNe>},
@@ -302,6 +386,10 @@ constexpr Rule kRules[] = {
     {"aten.hardswish.default", Hardswish},
     {"aten.leaky_relu.default", LeakyRelu},
     {"aten.elu.default", Elu},
+    {"aten.softplus.default", Softplus},
+    {"aten.mish.default", Mish},
+    {"aten.log_sigmoid.default", LogSigmoid},
+    {"aten.log_sigmoid_forward.default", LogSigmoid},
     {"aten.prelu.default", Prelu},
     {"aten._prelu_kernel.default", Prelu},
     {"aten.glu.default", Glu},

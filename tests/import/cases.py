@@ -416,3 +416,41 @@ class WeightNorms(nn.Module):
 
     def forward(self, x):
         return self.conv(x), self.lin(x)
+
+
+@case(lambda: [(ramp(3, 6, scale=2.0),), (ramp(2, 6, scale=9.0),)], core=True, dynamic=({0: Dim("n", min=2, max=6)},))
+class SmoothActivations(nn.Module):
+    """Far from zero on both sides too, where exp(x) is too large or 1 + exp(x) is 1."""
+    def forward(self, x):
+        return (F.mish(x), F.softplus(x), F.softplus(x, 0.5, 3), F.softplus(x.half(), 2), F.softplus(x.double()), F.logsigmoid(x), F.logsigmoid(x.bfloat16()), x.abs().log1p(),
+                (x * 1e-6).log1p(), F.mish(x * 1, inplace=True), x.long().log1p(), F.softplus(x[0, 0], threshold=-1.0))
+
+
+@case(lambda: [(ramp(3, 4, 5, 2, scale=0.1),), (ramp(1, 4, 5, 2, scale=0.3),)], core=True, dynamic=({0: Dim("n", max=6)},))
+class NormsOfInput(nn.Module):
+    """Statistics of each channel of each image, and of each channel of all; kept ones are used where there are any."""
+    def __init__(self):
+        super().__init__()
+        self.plain, self.affine, self.tracked = nn.InstanceNorm2d(4), nn.InstanceNorm2d(4, eps=0.1, affine=True), nn.InstanceNorm2d(4, track_running_stats=True)
+        self.line, self.batch = nn.InstanceNorm1d(4, affine=True), nn.BatchNorm2d(4, track_running_stats=False)
+        for p in (self.affine.weight, self.affine.bias, self.line.weight, self.line.bias, self.batch.weight, self.batch.bias, self.tracked.running_mean, self.tracked.running_var):
+            p.data.copy_(torch.tensor([0.5, 1.5, 0.75, 2.0]))
+
+    def forward(self, x):
+        return self.plain(x), self.affine(x), self.tracked(x), self.line(x[:, :, 0]), self.line(x[0, :, :, 0]), self.batch(x), self.plain(x[0])
+
+
+@case(lambda: [(ramp(2, 8, 3, 4), ramp(2, 2, 6, 4)), (ramp(3, 8, 3, 4), ramp(3, 2, 6, 4))], core=True, dynamic=({0: Dim("n", max=6)}, {0: Dim("n", max=6)}))
+class PixelShuffles(nn.Module):
+    def forward(self, x, y):
+        return F.pixel_shuffle(x, 2), F.pixel_shuffle(x[0], 2), F.pixel_shuffle(x, 1), F.pixel_unshuffle(y, 2), F.pixel_unshuffle(y[:, None], 2), F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2) * 2
+
+
+@case(lambda: [(ramp(2, 3, 4),)], training=True, refused=True)
+class RefusedInstanceNorm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.InstanceNorm1d(3, track_running_stats=True)
+
+    def forward(self, x):
+        return self.norm(x)

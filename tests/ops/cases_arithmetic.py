@@ -101,8 +101,20 @@ def record_upsample(r):
         refuse(x.int(), [2, 2], None)
 
 
+def record_log1p(r):
+    # Numbers whose sum with 1 loses digits or all of them; beside 0, -1 and infinity.
+    small = torch.tensor([1e-3, -1e-3, 3e-6, -3e-6, 2e-8, -2e-8, 1e-20, 0.5, -0.5, 0.9999, 1.001, -0.75, 40.0, 1e6])
+    for dtype in F:
+        for x in (make([3, 5], dtype, -0.9, 4), make([], dtype, 0, 1), make([0, 2], dtype), torch.tensor(SPECIAL + [-2.0], dtype=dtype), small.to(dtype)):
+            r.sample("log1p", [x], torch.log1p(x))
+    for dtype in I + [torch.bool]:
+        x = make([2, 3], dtype, 0, 3)
+        r.sample("log1p", [x], torch.log1p(x))
+
+
 def record(r):
     record_unary(r)
     record_binary(r)
     record_cumsum(r)
     record_upsample(r)
+    record_log1p(r)

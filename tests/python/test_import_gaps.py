@@ -1,5 +1,6 @@
 """Functions that models use beside their layers: each as a module, compiled for both runtimes, against eager PyTorch."""
 
+import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,6 +115,33 @@ CASES = {
     "bilinear_size": Case(lambda x: F.interpolate(x, size=(9, 4), mode="bilinear", align_corners=False), IMAGE),
     "bilinear_corners": Case(lambda x: F.interpolate(x, size=(9, 4), mode="bilinear", align_corners=True), IMAGE),
     "bilinear_dynamic": Case(lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), [[1, 2, None, 5]]),
+    "log1p": Case(lambda x: torch.log1p(x.abs()) + torch.log1p(-0.75 * torch.sigmoid(x)), MATRIX),
+    "log1p_near_zero": Case(lambda x: 1e5 * torch.log1p(x * 1e-6), MATRIX),
+    "softplus": Case(F.softplus, MATRIX, 20),
+    "softplus_small": Case(lambda x: F.softplus(-12 - x.abs()) * 1e6, MATRIX),
+    "softplus_beta": Case(lambda x: F.softplus(x, beta=2.5), MATRIX),
+    "softplus_threshold": Case(lambda x: F.softplus(x, 2, threshold=1), MATRIX),
+    "softplus_negative_beta": Case(lambda x: F.softplus(x, -0.5, 4.0), MATRIX, 10),
+    "softplus_half": Case(lambda x: F.softplus(x.half()).float(), MATRIX, 1),
+    "softplus_by_hand": Case(lambda x: torch.where(x > 20, x, torch.log1p(torch.exp(x))) + torch.where(x > 2, x, torch.log1p(torch.exp(-x))), MATRIX),
+    "mish": Case(F.mish, MATRIX, 20),
+    "mish_small": Case(lambda x: F.mish(-12 - x.abs()) * 1e5, MATRIX),
+    "mish_in_place": Case(lambda x: F.mish(x * 2, inplace=True), MATRIX),
+    "logsigmoid": Case(F.logsigmoid, MATRIX, 20),
+    "logsigmoid_small": Case(lambda x: F.logsigmoid(12 + x.abs()) * 1e6, MATRIX),
+    "maximum_number": Case(lambda x: torch.maximum(x, torch.full((), 0.25)) - torch.minimum(torch.full((), -1.5), x), MATRIX),
+    "instance_norm": Case(lambda x: F.instance_norm(x), [[None, 3, 5, 7]]),
+    "instance_norm_rows": Case(lambda x: F.instance_norm(x, eps=0.1), [[2, 3, None]]),
+    "instance_norm_volume": Case(lambda x, w, b: F.instance_norm(x, weight=w, bias=b), [[2, 3, 2, 3, 4], [3], [3]]),
+    "instance_norm_unbatched": Case(lambda x: torch.nn.InstanceNorm1d(3)(x), [[3, 8]]),
+    "batch_norm_of_input": Case(lambda x, w: F.batch_norm(x, None, None, w, training=True), [[None, 3, 4, 5], [3]]),
+    "pixel_shuffle": Case(lambda x: F.pixel_shuffle(x, 2), [[None, 12, 3, 5]]),
+    "pixel_shuffle_image": Case(lambda x: F.pixel_shuffle(x, 3), [[18, None, 4]]),
+    "pixel_shuffle_volume": Case(lambda x: F.pixel_shuffle(x, 2), [[2, 3, 8, 2, 3]]),
+    "pixel_unshuffle": Case(lambda x: F.pixel_unshuffle(x, 3), [[None, 2, 6, 9]]),
+    "pixel_unshuffle_image": Case(lambda x: F.pixel_unshuffle(x, 2), [[3, 4, 6]]),
+    "pixel_unshuffle_dynamic": Case(lambda x: F.pixel_unshuffle(torch.cat([x, x], 2), 2), [[2, 3, None, 6]]),
+    "unsafe_index": Case(lambda x: torch.ops.aten._unsafe_index.Tensor(x, [None, torch.arange(4)]), MATRIX),
     "addmv": Case(lambda v, m, x: torch.addmv(v, m, x, beta=0.5, alpha=2.0), [[None], [None, 6], [6]]),
 }
 
@@ -158,12 +186,12 @@ def results(dovetail, program, which, calls, folder):
     return [torch.from_numpy(np.load(folder / "results" / path.name)["output_0"]) for path in paths]
 
 
-def check(dovetail, folder, module, case, which, core=False):
+def check(dovetail, folder, module, case, which, core=False, flags=()):
     calls = [case.inputs(6, 0), case.inputs(6, 1)]
     if any(None in shape for shape in case.shapes):
         calls += [case.inputs(2, 2), case.inputs(11, 3)]
     source, program = export(module, case.shapes, calls[0], folder / "model.pt2", core), folder / "program.pte"
-    done = subprocess.run([dovetail, "compile", source, "-o", program, "--runtime", which], capture_output=True, text=True)
+    done = subprocess.run([dovetail, "compile", source, "-o", program, "--runtime", which, *flags], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for call, got in zip(calls, results(dovetail, program, which, calls, folder), strict=True):
         with torch.no_grad():
@@ -196,11 +224,63 @@ def test_einsum_with_a_weight(dovetail, tmp_path, equation, x, weight, which):
     check(dovetail, tmp_path, module, Case(None, [x], 1), which)
 
 
+class Upscaler(torch.nn.Module):
+    """As small networks for images: normalization of each image, smooth activations, channels that become pixels."""
+
+    def __init__(self, activation, tracked):
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.last = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Conv2d(2, 12, 3, padding=1)
+        self.norm = torch.nn.InstanceNorm2d(8, affine=True, track_running_stats=tracked)
+        self.activation = activation
+        for t in (self.norm.weight, self.norm.bias) + ((self.norm.running_mean, self.norm.running_var) if tracked else ()):
+            t.data.uniform_(0.5, 2)
+
+    def forward(self, x):
+        y = self.activation(self.norm(self.first(x)))
+        return F.pixel_unshuffle(F.pixel_shuffle(self.last(F.pixel_shuffle(y, 2)), 2), 4)
+
+
+def all_activations(x):
+    return F.mish(x) + F.logsigmoid(x) + F.softplus(x, 2.0) + torch.log1p(F.softplus(x))
+
+
+@pytest.mark.parametrize("core", [False, True], ids=["", "core"])
+@pytest.mark.parametrize("tracked", [False, True], ids=["", "tracked"])
+@pytest.mark.parametrize("which", RUNTIMES)
+def test_upscaler(dovetail, tmp_path, which, tracked, core):
+    module = Upscaler(all_activations, tracked)
+    check(dovetail, tmp_path, module, Case(None, [[None, 3, 4, 6]], 1), which, core, ["--backend", "xnnpack,cpu"])
+
+
+@pytest.mark.parametrize("core", [False, True], ids=["", "core"])
+def test_activations_stay_in_one_region(dovetail, tmp_path, core):
+    source = export(Function(all_activations), MATRIX, (torch.ones(6, 6),), tmp_path / "model.pt2", core)
+    done = subprocess.run([dovetail, "explain", source, "--backend", "xnnpack,cpu", "--json"], check=True, capture_output=True, text=True)
+    nodes = json.loads(done.stdout)["nodes"]
+    assert {n["backend"] for n in nodes} == {"xnnpack"} and "log1p" in {n["op"] for n in nodes}, nodes
+
+
+EXTREMES = [float("inf"), -float("inf"), float("nan"), -1, -2, -0.9999999, -0.99, -0.4999, 0, 1e-30, -3e-8, 1.0001, 20.5, 100, -50, -5000, 1e30]
+
+
+@pytest.mark.parametrize("fn", [torch.log1p, F.softplus, lambda x: F.softplus(x, 2, 1.0), F.mish, F.logsigmoid], ids=["log1p", "softplus", "softplus_threshold", "mish", "logsigmoid"])
+@pytest.mark.parametrize("which", RUNTIMES)
+def test_extremes(dovetail, tmp_path, fn, which):
+    """All digits of small results too, also where XNNPACK computes them: sums around keep it from being too little work."""
+    module = Function(lambda x: torch.stack([fn(x), fn(x + 0.0) * 2, fn(x * 1.0) * 0.5]))
+    x = torch.tensor(EXTREMES)
+    source, program = export(module, [[len(x)]], (x,), tmp_path / "model.pt2"), tmp_path / "program.pte"
+    subprocess.run([dovetail, "compile", source, "-o", program, "--runtime", which, "--backend", "xnnpack,cpu"], check=True, stderr=subprocess.PIPE)
+    torch.testing.assert_close(results(dovetail, program, which, [(x,)], tmp_path)[0], module(x), rtol=2e-6, atol=1e-35, equal_nan=True)
+
+
 REFUSED = {
     "three": (lambda a: torch.einsum("ij,jk,kl->il", a, a, a), "3 operands"),
     "ellipsis": (lambda a: torch.einsum("...j,kj->...k", a, a), "ellipsis"),
     "diagonal": (lambda a: torch.einsum("ii->i", a), "twice in one operand"),
     "diagonal_of_any_size": (lambda a: torch.diagonal(a), "both must be constant"),
+    "instance_norm_that_learns": (lambda a: F.instance_norm(a[None], torch.zeros(4), torch.ones(4)), "call model.eval() before torch.export.export"),
 }
 
 

@@ -61,6 +61,9 @@ GROUPS = {
         "gelu_tanh": lambda x, y, p: F.gelu(x * 2, approximate="tanh"), "silu": lambda x, y, p: F.silu(x), "erf": lambda x, y, p: torch.erf(x),
         "hardtanh": lambda x, y, p: F.hardtanh(x, -0.5, 0.75), "clamp_min": lambda x, y, p: x.clamp(min=-0.25), "clamp_max": lambda x, y, p: x.clamp(max=0.25),
         "hardswish": lambda x, y, p: F.hardswish(x * 3), "square": lambda x, y, p: x**2, "cube": lambda x, y, p: x**3, "root": lambda x, y, p: p**0.5,
+        "log1p": lambda x, y, p: torch.log1p(x * 0.6), "log1p_small": lambda x, y, p: torch.log1p(x * 1e-2) * 100, "log1p_large": lambda x, y, p: torch.log1p(p * 50),
+        "softplus": lambda x, y, p: F.softplus(x * 8), "softplus_beta": lambda x, y, p: F.softplus(x, 3.0), "softplus_small": lambda x, y, p: F.softplus(x - 6) * 100,
+        "mish": lambda x, y, p: F.mish(x * 8), "logsigmoid": lambda x, y, p: F.logsigmoid(x * 8),
     },
     "binary": {
         "add": lambda x, y, p: x + y, "add_row": lambda x, y, p: x + y[0, 0, 0], "add_channel": lambda x, y, p: x + y[0, :, :1, :1], "sub": lambda x, y, p: x - y,
@@ -77,6 +80,7 @@ GROUPS = {
         "index_two": lambda x, y, p: x.reshape(6, 8, 6)[rows()[:, None] % 5, rows()[None, :2]], "index_bool": lambda x, y, p: torch.where((x > 0)[:, :, rows()], 1.0, 2.0),
         "index_first": lambda x, y, p: x.reshape(8, -1)[rows()], "index_put_middle": lambda x, y, p: torch.ops.aten.index_put(x, [None, None, rows()], y[:, :, :3]),
         "index_put_first": lambda x, y, p: x.reshape(8, -1).index_put((rows(),), y.reshape(8, -1)[:3]), "index_copy": lambda x, y, p: x.index_copy(2, rows(), y[:, :, :3]),
+        "pixel_shuffle": lambda x, y, p: F.pixel_shuffle(x.reshape(2, 12, 4, 3), 2), "pixel_unshuffle": lambda x, y, p: F.pixel_unshuffle(x, 2),
         "unbind": lambda x, y, p: x.unbind(1)[2] * 1, "split": lambda x, y, p: x.split([1, 2], 1)[1] + 0,
     },
     "algebra": {
@@ -86,7 +90,8 @@ GROUPS = {
         "log_softmax": lambda x, y, p: x.log_softmax(-1), "mean": lambda x, y, p: x.mean((2, 3), keepdim=True), "mean_flat": lambda x, y, p: x.mean(-1), "sum": lambda x, y, p: x.sum(1),
         "amax": lambda x, y, p: x.amax((1, 2)), "layer_norm": lambda x, y, p: F.layer_norm(x, (6,), const(6, seed=8), const(6, seed=9)),
         "rms_norm": lambda x, y, p: F.rms_norm(x, (6,), const(6, seed=8), 1e-5), "attention": lambda x, y, p: F.scaled_dot_product_attention(x, y, p),
-        "group_norm": lambda x, y, p: F.group_norm(torch.cat([x, y[:, :1]], 1), 2), "embedding": lambda x, y, p: F.embedding(rows(), const(9, 4, seed=10)),
+        "group_norm": lambda x, y, p: F.group_norm(torch.cat([x, y[:, :1]], 1), 2), "instance_norm": lambda x, y, p: F.instance_norm(x, weight=const(3, seed=13), bias=const(3, seed=14)),
+        "batch_norm_of_input": lambda x, y, p: F.batch_norm(x, None, None, training=True), "embedding": lambda x, y, p: F.embedding(rows(), const(9, 4, seed=10)),
     },
     "spatial": {
         "conv": lambda x, y, p: F.conv2d(x, W(), B()), "conv_stride": lambda x, y, p: F.conv2d(x, W(), B(), stride=2, padding=1), "conv_dilated": lambda x, y, p: F.conv2d(x, W(), None, dilation=2),
@@ -203,3 +208,33 @@ def test_what_the_library_gets_wrong_when_asked_plainly(cli, qnn_library, name):
     plain, _ = cli.compile(source, *common, "--backend", "cpu")
     for ours, theirs in zip(cli.run(plain, model.calls).outputs[0], cli.run(program, model.calls).outputs[0], strict=True):
         assert sqnr(theirs, ours) > least
+
+
+FIXED_POINT = {
+    "mish": F.mish, "softplus": F.softplus, "softplus_beta": lambda x: F.softplus(x, 2.0), "logsigmoid": F.logsigmoid, "log1p": lambda x: torch.log1p(x.abs()),
+    "instance_norm": lambda x: F.instance_norm(x), "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2).repeat(1, 4, 1, 1), "minimum_number": lambda x: torch.minimum(torch.full((), 0.0), x),
+    # Whose operand is read elsewhere too.
+    "clamp_beside": lambda x: x.clamp(min=-0.1) + x, "clamp_max_beside": lambda x: x.clamp(max=0.0) - x.abs(), "relu6_beside": lambda x: F.relu6(x) + x,
+}  # fmt: skip
+
+
+class BetweenConvolutions(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.before = torch.nn.ModuleList(torch.nn.Conv2d(3, 8, 3, padding=1) for _ in FIXED_POINT)
+        self.after = torch.nn.ModuleList(torch.nn.Conv2d(8, 12, 3, padding=1) for _ in FIXED_POINT)
+
+    def forward(self, x):
+        return tuple(after(f(before(x))) for before, f, after in zip(self.before, FIXED_POINT.values(), self.after, strict=True))
+
+
+@pytest.mark.parametrize("scheme,least", [("qnn-16a8w", 40), ("qnn-8a8w", 30)])
+def test_activations_in_fixed_point(cli, qnn_library, scheme, least):
+    model = Model(BetweenConvolutions(), [(values(1, 3, 16, 16) * 1.5,)])
+    calls = cli.new_path("calibration")
+    write_calls(model.calls, calls)
+    flags = ["--quantize", scheme, "--calibrate", calls, "--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", qnn_library]
+    program, _ = cli.compile(model.export(cli.new_path("model.pt2")), *flags)
+    for name, ours, theirs in zip(FIXED_POINT, cli.run(program, model.calls).outputs[0], model.eager()[0], strict=True):
+        assert sqnr(ours, theirs) > least, f"{name}: {sqnr(ours, theirs):.1f} dB"

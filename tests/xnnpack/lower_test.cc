@@ -19,6 +19,7 @@ const std::vector<Case>& Cases() {
       {"neg", Unary("neg")},
       {"exp", Unary("exp")},
       {"log", Unary("log"), true},
+      {"log1p", Unary("log1p"), true},
       {"sqrt", Unary("sqrt"), true},
       {"rsqrt", Unary("rsqrt"), true},
       {"reciprocal", Unary("reciprocal"), true},

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "backends/qnn/lowering.h"
+#include "ops/log1p.h"
 
 namespace dovetail::qnn {
 namespace {
@@ -112,6 +113,35 @@ void Log(Lowering& l, const Node& n) {
   Same(l, n, "ElementWiseLog", 1);
 }
 
+// In f16 a sum with 1 leaves little of a small number, so those near zero take the polynomial. For others log(1 + x) - log(1 + the nearest of those) comes on top;
+// for these it is zero, which the logarithm of a quotient is not, seen on the simulator of SDK 2.51: 1 / 1 is not quite 1.
+void Log1p(Lowering& l, const Node& n) {
+  const Order order = CommonOrder(l, n.operands);
+  const Id x = l.In(n.operands[0], order);
+  const QnnType type = l.qnn_type(x);
+  if (type.data_type != abi::DataType::kFloat32) return l.Fail("log1p of numbers that are not f32");
+  const auto number = [&](double v) {
+    return l.Static({1}, type, [v] { return Bytes(std::vector<float>{static_cast<float>(v)}); });
+  };
+  const auto combine = [&](std::string_view op, Id a, Id b) {
+    const Id y = l.Temp(l.dims(x), type);
+    l.Op(op, {a, b}, {y});
+    return y;
+  };
+  const Id near = l.Temp(l.dims(x), type), one = number(1);
+  const auto log_of_sum = [&](Id a) {
+    const Id y = l.Temp(l.dims(x), type);
+    l.Op("ElementWiseLog", {combine("ElementWiseAdd", a, one)}, {y});
+    return y;
+  };
+  l.Op("ReluMinMax", {x}, {near}, {Float("min_value", kLog1pLeast), Float("max_value", kLog1pMost)});
+  const Id s = combine("ElementWiseDivide", near, combine("ElementWiseAdd", near, number(2))), z = combine("ElementWiseMultiply", s, s);
+  Id sum = number(kLog1pTerms[0]);
+  for (size_t i = 1; i < kLog1pTerms.size(); ++i) sum = combine("ElementWiseAdd", combine("ElementWiseMultiply", z, sum), number(kLog1pTerms[i]));
+  const Id rest = combine("ElementWiseSubtract", log_of_sum(x), log_of_sum(near));
+  l.Op("ElementWiseAdd", {combine("ElementWiseMultiply", s, sum), rest}, {l.Out(n.results[0], order)});
+}
+
 void Power(Lowering& l, const Node& n) {
   if (GetAttr(n, "exponent").Number() != 2) return l.Fail("a power other than 2");
   const Order order = CommonOrder(l, n.operands);
@@ -172,6 +202,7 @@ LowerFn FindElementwise(OpId op) {
     case OpId::kNeg: return Unary<kNeg>;
     case OpId::kExp: return Unary<kExp>;
     case OpId::kLog: return Log;
+    case OpId::kLog1p: return Log1p;
     case OpId::kSqrt: return Unary<kSqrt>;
     case OpId::kRsqrt: return Unary<kRsqrt>;
     case OpId::kSin: return Unary<kSin>;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "backends/xnnpack/lowering.h"
+#include "ops/log1p.h"
 
 namespace dovetail::xnnpack {
 namespace {
@@ -26,6 +27,18 @@ void Reciprocal(Lowering& l, const Node& n) {
 Id InverseRoot(Lowering& l, Id x) { return l.Binary(Kind::XNNDiv, l.Number(1), l.Unary(Kind::XNNSquareRoot, x)); }
 void Rsqrt(Lowering& l, const Node& n) {
   MapUnary(l, n, [&](Id x) { return InverseRoot(l, x); });
+}
+
+// XNNPACK's logarithms near 1 have few right digits, so numbers near zero take the polynomial. For others log((1 + x) / (1 + the nearest of those)) comes on top;
+// for these it is log(1) = 0.
+void Log1p(Lowering& l, const Node& n) {
+  MapUnary(l, n, [&](Id x) {
+    const Id near = l.Clamp(x, kLog1pLeast, kLog1pMost), s = l.Binary(Kind::XNNDiv, near, l.Add(near, l.Number(2))), z = l.Unary(Kind::XNNSquare, s);
+    Id sum = l.Number(kLog1pTerms[0]);
+    for (size_t i = 1; i < kLog1pTerms.size(); ++i) sum = l.Add(l.Mul(z, sum), l.Number(kLog1pTerms[i]));
+    const Id one = l.Number(1), rest = l.Unary(Kind::XNNLog, l.Binary(Kind::XNNDiv, l.Add(x, one), l.Add(near, one)));
+    return l.Add(l.Mul(s, sum), rest);
+  });
 }
 
 void Relu(Lowering& l, const Node& n) {
@@ -122,6 +135,7 @@ LowerFn FindElementwise(OpId op) {
     case OpId::kNeg: return Unary<Kind::XNNNegate>;
     case OpId::kExp: return Unary<Kind::XNNExp>;
     case OpId::kLog: return Unary<Kind::XNNLog>;
+    case OpId::kLog1p: return Log1p;
     case OpId::kSqrt: return Unary<Kind::XNNSquareRoot>;
     case OpId::kRsqrt: return Rsqrt;
     case OpId::kReciprocal: return Reciprocal;
