@@ -151,9 +151,6 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
   return module;
 }
 
-// How the reason begins why a node is not on the NPU when the library took it at first.
-constexpr std::string_view kNoGraph = "qnn: QNN: the library cannot make a graph with it: ";
-
 struct Built {
   std::unique_ptr<const Module> module;  // whose constants the program borrows
   pte::ProgramDesc program;
@@ -188,14 +185,15 @@ Result<Built> BuildWithWhatCanBeMade(const std::string& input, const CompileOpti
     built = std::move(next);
     report = std::move(again);
   }
+  const std::string no_graph = StrCat("qnn: ", kNoQnnGraph);
   std::map<std::string, std::pair<size_t, const Placement*>> refused;
   for (const Placement& p : report.partition.nodes)
-    if (p.backend != "qnn" && p.reason.starts_with(kNoGraph)) {
+    if (p.backend != "qnn" && p.reason.starts_with(no_graph)) {
       auto& [count, first] = refused[p.op];
       if (count++ == 0) first = &p;
     }
   for (const auto& [op, nodes] : refused)
-    report.quantize.warnings.push_back(StrCat(nodes.first, " x ", op, " outside the NPU, whose library cannot make a graph with it: ", nodes.second->reason.substr(kNoGraph.size()),
+    report.quantize.warnings.push_back(StrCat(nodes.first, " x ", op, " outside the NPU, whose library cannot make a graph with it: ", nodes.second->reason.substr(no_graph.size()),
                                               nodes.second->source.empty() ? "" : StrCat("; the first at ", nodes.second->source)));
   return built;
 }

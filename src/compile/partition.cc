@@ -238,10 +238,7 @@ class Partitioner {
         body.order.push_back(copy);
         inner = body.AddResult(copy, outer.type, outer.name);
       } else if (const Node* rows = graph_.producer(v); rows && FollowsUsers(*rows)) {
-        const NodeId copy = body.AddNode(rows->op);
-        body.node(copy).operands = {enter(rows->operands[0])};
-        body.node(copy).attrs = rows->attrs;
-        body.node(copy).location = rows->location;
+        const NodeId copy = body.AddCopy(*rows, {enter(rows->operands[0])});
         body.order.push_back(copy);
         for (ValueId result : rows->results) local[result] = body.AddResult(copy, graph_.type(result), graph_.value(result).name);
         return local[v];
@@ -255,10 +252,7 @@ class Partitioner {
     for (NodeId id : nodes) {
       std::vector<ValueId> entered;
       for (ValueId v : graph_.node(id).operands) entered.push_back(enter(v));
-      const NodeId copy = body.AddNode(graph_.node(id).op);
-      body.node(copy).operands = std::move(entered);
-      body.node(copy).attrs = graph_.node(id).attrs;
-      body.node(copy).location = graph_.node(id).location;
+      const NodeId copy = body.AddCopy(graph_.node(id), std::move(entered));
       body.order.push_back(copy);
       for (ValueId v : graph_.node(id).results) {
         local[v] = body.AddResult(copy, graph_.value(v).type, graph_.value(v).name);

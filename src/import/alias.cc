@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "ops/infer_util.h"
+
 namespace dovetail::pt2 {
 namespace {
 
 constexpr uint32_t kMaxViewDepth = 256;
-
-std::vector<Dim> DimsOf(const Shape& s) { return {s.begin(), s.end()}; }
 
 // Byte range [first, last) of the storage that a stored tensor touches; its view was checked.
 std::pair<int64_t, int64_t> Extent(const TensorMeta& meta) {

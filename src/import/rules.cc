@@ -91,6 +91,14 @@ bool ApplyOutOfPlace(std::string_view target, Call& call) {
 
 }  // namespace
 
+std::vector<double> Numbers(const Constant& constant) {
+  Constant wide = constant;
+  wide.type.dtype = DType::kF64;
+  std::vector<double> numbers(wide.nbytes() / sizeof(double));
+  wide.CopyTo(reinterpret_cast<std::byte*>(numbers.data()));
+  return numbers;
+}
+
 bool ApplyRule(std::string_view target, Call& call) {
   if (ApplyOutOfPlace(target, call)) return true;
   const size_t dot = target.rfind('.');

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "import/call.h"
 
@@ -19,6 +20,9 @@ extern const std::span<const Rule> kElementwiseRules, kViewRules, kReductionRule
     kQuantizedRules, kEinsumRules, kResamplingRules, kNormalizationRules;
 
 inline constexpr std::string_view kTrainingMode = "the model was exported in training mode; call model.eval() before torch.export.export";
+
+// The elements of a constant whose data are known.
+std::vector<double> Numbers(const Constant& constant);
 
 // In this order:
 //  - a rule of the tables;

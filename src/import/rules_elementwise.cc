@@ -90,11 +90,7 @@ std::optional<double> NumberOf(const Call& c, ValueId v) {
   }
   const Constant* constant = c.GetConstant(v);
   if (!constant || !constant->type.shape.empty() || !constant->data_known) return std::nullopt;
-  Constant wide = *constant;
-  wide.type.dtype = DType::kF64;
-  double number = 0;
-  wide.CopyTo(reinterpret_cast<std::byte*>(&number));
-  return number;
+  return Numbers(*constant)[0];
 }
 // maximum or minimum; with a number, as run_decompositions spells log_sigmoid, a clamp.
 template <OpId kOp>

@@ -7,8 +7,6 @@
 namespace dovetail::pt2 {
 namespace {
 
-std::vector<Dim> DimsOf(const Shape& s) { return {s.begin(), s.end()}; }
-
 // Dropout and the like: nothing in eval mode.
 void Dropout(Call& c) {
   if (c.Bool("train", false) && c.Float("p", 0.5) > 0) return c.Fail(Unsupported(kTrainingMode));

@@ -2,19 +2,10 @@
 #include <cmath>
 
 #include "import/rules.h"
+#include "ops/infer_util.h"
 
 namespace dovetail::pt2 {
 namespace {
-
-std::vector<Dim> DimsOf(const Shape& s) { return {s.begin(), s.end()}; }
-
-std::vector<double> Numbers(const Constant& constant) {
-  Constant wide = constant;
-  wide.type.dtype = DType::kF64;
-  std::vector<double> numbers(wide.nbytes() / sizeof(double));
-  wide.CopyTo(reinterpret_cast<std::byte*>(numbers.data()));
-  return numbers;
-}
 
 ValueId PerChannel(Call& c, const std::string& name, const std::vector<double>& numbers, const Shape& shape) {
   std::vector<std::byte> data(numbers.size() * sizeof(float));

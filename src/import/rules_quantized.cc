@@ -3,12 +3,11 @@
 #include <cfloat>
 
 #include "import/rules.h"
+#include "ops/infer_util.h"
 #include "ops/quantization.h"
 
 namespace dovetail::pt2 {
 namespace {
-
-std::vector<Dim> DimsOf(const Shape& s) { return {s.begin(), s.end()}; }
 
 // Blocks, as sizes along each dim.
 

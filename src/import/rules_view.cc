@@ -7,8 +7,6 @@
 namespace dovetail::pt2 {
 namespace {
 
-std::vector<Dim> DimsOf(const Shape& s) { return {s.begin(), s.end()}; }
-
 bool IsContiguous(const TensorMeta& meta) {
   Dim expected = 1;
   for (size_t i = meta.sizes.size(); i-- > 0;) {

@@ -19,6 +19,17 @@ NodeId Graph::AddNode(OpId op) {
   return static_cast<NodeId>(nodes_.size() - 1);
 }
 
+NodeId Graph::AddCopy(const Node& node, std::vector<ValueId> operands) {
+  Node copy;
+  copy.op = node.op;
+  copy.operands = std::move(operands);
+  copy.attrs = node.attrs;
+  copy.ref = node.ref;
+  copy.location = node.location;
+  nodes_.push_back(std::move(copy));
+  return static_cast<NodeId>(nodes_.size() - 1);
+}
+
 ValueId Graph::AddResult(NodeId node, TensorType type, std::string result_name) {
   const ValueId v = static_cast<ValueId>(values_.size());
   values_.push_back({std::move(type), std::move(result_name), node, static_cast<uint32_t>(nodes_[node].results.size())});

@@ -117,6 +117,8 @@ class Graph {
   ValueId AddInput(std::string input_name, TensorType type);
   // A node without results and not yet in `order`.
   NodeId AddNode(OpId op);
+  // The same of a node that may be another graph's, with these operands; its region is not copied.
+  NodeId AddCopy(const Node& node, std::vector<ValueId> operands);
   ValueId AddResult(NodeId node, TensorType type, std::string result_name = {});
   // The node that makes `v`, or null for an input.
   const Node* producer(ValueId v) const { return values_[v].producer == kNone ? nullptr : &nodes_[values_[v].producer]; }

@@ -83,6 +83,8 @@ Result<Shape> ShapeFromSizes(std::span<const Dim> sizes, std::string_view what) 
   return Shape(sizes);
 }
 
+std::vector<Dim> DimsOf(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
 std::span<const Dim> DimsOf(const Attr& attr) {
   if (const Dim* d = attr.get<Dim>()) return {d, 1};
   return attr.Dims();

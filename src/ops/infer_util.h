@@ -31,6 +31,8 @@ Result<Shape> QuantizedMatrixShape(const TensorType& weight, const TensorType& s
 Result<Shape> ShapeFromSizes(std::span<const Dim> sizes, std::string_view what);
 // The attr of an int[] as dims; a Dim stands for a list of one.
 std::span<const Dim> DimsOf(const Attr& attr);
+// A shape as the value of an int[].
+std::vector<Dim> DimsOf(const Shape& shape);
 
 // Smallest integer not below a/b, b > 0.
 Dim CeilDiv(Dim a, Dim b);

@@ -65,7 +65,10 @@ std::string Clamped(const std::string& type, const std::string& made, const std:
                 "\n%y = dequantize %c {scale=0.125, zero_point=128} : f32[1,2,3,3]\nreturn %y\n}\n");
 }
 std::vector<Body> ClampsOfEachType() {
-  static const std::pair<const char*, const char*> kMade[] = {{"Sum", "add %q, %q"}, {"Product", "mul %q, %q"}, {"Difference", "sub %q, %q"}};
+  static const struct {
+    const char *name, *text;
+    double tolerance;  // a product may be rounded to the next step
+  } kMade[] = {{"Sum", "add %q, %q", 1e-3}, {"Product", "mul %q, %q", 0.125}, {"Difference", "sub %q, %q", 1e-3}};
   static const std::pair<const char*, const char*> kClamps[] = {
       {"ReluAndCeiling", "clamp %s {min=0.0,max=3.0}"}, {"BothBounds", "clamp %s {min=-1.5,max=3.0}"},
       {"Ceiling", "clamp %s {max=-2.0}"},               {"Floor", "clamp %s {min=1.0}"},
@@ -73,8 +76,8 @@ std::vector<Body> ClampsOfEachType() {
       {"Relu", "relu %s"}};
   std::vector<Body> bodies;
   for (const char* type : {"u8", "u16"})
-    for (const auto& [made_name, made] : kMade)
-      for (const auto& [name, clamp] : kClamps) bodies.push_back({StrCat(name, "OfA", made_name, "Of", type), Clamped(type, made, clamp), {}, 0.125});
+    for (const auto& made : kMade)
+      for (const auto& [name, clamp] : kClamps) bodies.push_back({StrCat(name, "OfA", made.name, "Of", type), Clamped(type, made.text, clamp), {}, made.tolerance});
   return bodies;
 }
 

@@ -55,7 +55,8 @@ class QnnCompiler {
   Status CheckNode(const Module& module, const Graph& graph, const Node& node) const {
     const NodeId id = node.results.empty() ? kNone : graph.value(node.results[0]).producer;
     if (id < angles_.size() && angles_[id]) return Unsupported("QNN: an angle made of positions, which 16 bits do not hold");
-    if (const auto it = refused_.find(SignatureOf(graph, node)); it != refused_.end()) return Unsupported("QNN: the library cannot make a graph with it: ", it->second);
+    if (!refused_.empty())
+      if (const auto it = refused_.find(SignatureOf(graph, node)); it != refused_.end()) return Unsupported(kNoQnnGraph, it->second);
     return Check(*device_, module, graph, node);
   }
 

@@ -14,6 +14,8 @@
 namespace dovetail {
 
 Backend MakeQnnBackend(std::shared_ptr<qnn::Device> device, bool share_weights = true);
+// How `check` begins what it says of nodes for which the library made no graph, though it had taken them.
+inline constexpr std::string_view kNoQnnGraph = "QNN: the library cannot make a graph with it: ";
 // Whether there is a lowering of the operator; what the library says of a node is another matter.
 bool QnnLowers(OpId op);
 

@@ -21,11 +21,9 @@ Graph Beginning(const Graph& body, size_t count) {
   for (NodeId id : body.order) {
     const Node& n = body.node(id);
     if (n.op != OpId::kConst && count-- == 0) break;
-    const NodeId copy = g.AddNode(n.op);
-    for (ValueId v : n.operands) g.node(copy).operands.push_back(v == kNone ? kNone : local.at(v));
-    g.node(copy).attrs = n.attrs;
-    g.node(copy).location = n.location;
-    g.node(copy).ref = n.ref;
+    std::vector<ValueId> operands;
+    for (ValueId v : n.operands) operands.push_back(v == kNone ? kNone : local.at(v));
+    const NodeId copy = g.AddCopy(n, std::move(operands));
     g.order.push_back(copy);
     for (ValueId v : n.results) local[v] = g.AddResult(copy, body.type(v), body.value(v).name);
   }
@@ -86,13 +84,10 @@ NodeId FindRefusedNode(const Module& module, const Graph& body, const std::share
 std::string SignatureOf(const Graph& graph, const Node& node) {
   std::string text = StrCat(GetOp(node.op).name, " ");
   const auto add = [&](ValueId v) {
-    if (v == kNone) return;
-    text += StrCat(Name(graph.type(v).dtype), "[");
-    for (Dim d : graph.type(v).shape.dims()) text += StrCat(d.is_constant() ? d.value() : -1, ",");
-    text += "]";
+    if (v != kNone) text += StrCat(Name(graph.type(v).dtype), graph.type(v).shape.ToString(), " ");
   };
   for (ValueId v : node.operands) add(v);
-  text += "->";
+  text += "-> ";
   for (ValueId v : node.results) add(v);
   return text;
 }

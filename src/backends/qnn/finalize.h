@@ -20,7 +20,7 @@ Status Finalize(const Context& context, abi::Handle graph);
 // The last node of the shortest beginning of `body` that cannot be finalized; kNone if the whole can now, or if the beginnings do not tell.
 NodeId FindRefusedNode(const Module& module, const Graph& body, const std::shared_ptr<Device>& device);
 
-// What nodes that the library cannot tell apart have in common: operator, attributes and types.
+// What nodes that the library cannot tell apart have in common: operator, types and sizes.
 std::string SignatureOf(const Graph& graph, const Node& node);
 
 }  // namespace dovetail::qnn

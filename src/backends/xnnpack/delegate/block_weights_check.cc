@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "core/dtype.h"
 
 namespace dovetail {
 namespace {
@@ -32,7 +33,7 @@ Status Check() {
   for (size_t n = 0; n < kColumns; ++n) {
     for (size_t i = 0; i < kInner; ++i)
       weights[(n * kInner + i) / 2] |= static_cast<uint8_t>((Weight(n, i) + kZeroPoint) << (i % 2 * 4));
-    for (size_t b = 0; b < kInner / kBlock; ++b) scales.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(Scale(n, b)) >> 16));
+    for (size_t b = 0; b < kInner / kBlock; ++b) scales.push_back(FloatToBFloat16(Scale(n, b)));
   }
   std::vector<int8_t> in(kRows * kInner + XNN_EXTRA_BYTES);
   for (size_t i = 0; i < kRows * kInner; ++i) in[i] = static_cast<int8_t>(Activation(i / kInner, i % kInner));
