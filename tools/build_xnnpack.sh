@@ -9,7 +9,7 @@
 # system's apt state does not change and nothing is installed. A PREFIX that holds the right version is left alone.
 set -euo pipefail
 
-readonly VERSION=20241108-2  # XNNPACK's snapshot, then the revision of this recipe
+readonly VERSION=20241108-3  # XNNPACK's snapshot, then the revision of this recipe
 readonly SUITES=(trixie forky sid)  # tried in this order; a mirror may lack a suite's tarball
 
 die() { echo "build_xnnpack: $*" >&2; exit 1; }
@@ -84,6 +84,28 @@ echo "XNNPACK $VERSION for $arch: fetching the sources (5 MB)"
 for package in xnnpack pthreadpool fxdiv cpuinfo; do
   fetch "$package"
   unpack "$package"
+done
+
+# edit FILE SED: changes lines of a source; it is an error if there is nothing to change.
+edit() {
+  cp "$1" "$work/before"
+  sed -i "$2" "$1"
+  ! cmp -s "$work/before" "$1" || die "these sources are others than expected: nothing in ${1#"$work"/} for sed '$2'"
+}
+
+# AMX, which this version takes only with GFNI (off below) and leaves out with GCC 12. Of the faults of that GCC's intrinsics one does not matter: its
+# _tile_loadconfig tells the compiler of 8 bytes of 64, but the kernels have their own instruction for that. The other does: _tile_loadd does not say
+# that it reads memory (no GCC's does), so where a kernel loads what it has just stored in an array of its own, it is told here.
+xnnpack=$work/xnnpack
+edit "$xnnpack/CMakeLists.txt" '/^OPTION(XNNPACK_ENABLE_AVX512AMX/,/^OPTION/s/VERSION_LESS "13"/VERSION_LESS "11"/'
+edit "$xnnpack/src/configs/hardware-config.c" '/use_x86_avx512amx = /s/use_x86_avx512vnnigfni/use_x86_avx512vnni/'
+own_array='_tile_loadd([0-9], \(vintile\|weight_buffer\),'
+for file in "$xnnpack"/src/{*igemm,*qc4w-gemm}/gen/*avx512amx*.c; do
+  edit "$file" "s/$own_array/__asm__ volatile (\"\" ::: \"memory\"); &/"
+done
+# In a convolution whose last tile has a single row, it reads the first 64 channels again and again: another row's pointer is moved on.
+for file in "$xnnpack"/src/*igemm/gen/*16x*avx512amx*.c; do
+  edit "$file" '/Directly load input for mr=1/{n;s/a15 += 64/a0 += 64/}'
 done
 
 # The GFNI kernel of linears with blocks of 4-bit weights, which this version takes on every AVX512-VNNI processor with GFNI but Zen 4,
