@@ -28,7 +28,7 @@ int main() {
     size_t bytes = 0;
     const auto add = [&](size_t columns, size_t inner) {
       layers.push_back({columns, inner, bytes});
-      bytes += columns / 16 * (pair.block ? 64 + inner / pair.block * (pair.block * 8 + 32) + 64 : 64 + inner * 16 + 128);
+      bytes += columns * (pair.block ? 4 + inner / pair.block * (pair.block / 2 + 2) + 4 : 4 + inner + 8);
     };
     for (int l = 0; l < 12; ++l)
       for (const auto& [columns, inner] : {std::pair<size_t, size_t>{768, 768}, {768, 768}, {768, 768}, {768, 768}, {2048, 768}, {2048, 768}, {768, 2048}})
@@ -53,7 +53,7 @@ int main() {
       for (int which = 0; which < 2; ++which) {
         const auto start = Clock::now();
         for (const Layer& l : layers)
-          (which ? pair.ours : pair.theirs)(1, l.columns, l.inner, row.data(), l.inner, static_cast<char*>(memory) + l.offset, out.data(), 4 * l.columns, 64,
+          (which ? pair.ours : pair.theirs)(1, l.columns, l.inner, row.data(), l.inner, static_cast<char*>(memory) + l.offset, out.data(), 4 * l.columns, 4 * pair.nr,
                                             &params, &quantization);
         ms[which].push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
       }

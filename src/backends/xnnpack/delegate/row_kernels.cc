@@ -18,6 +18,8 @@ dovetail::RowKernel xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm
 dovetail::RowKernel xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm;
 const void* xnn_init_qd8_f32_qc8w_gemm_config();
 const void* xnn_init_qd8_f32_qb4w_gemm_config();
+// Null in a library that was built without AMX.
+__attribute__((weak)) dovetail::RowKernel xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1x64c4__avx512amx;
 }
 #endif
 
@@ -102,6 +104,52 @@ DT_VNNI void Int8Row(size_t, size_t columns, size_t inner, const int8_t* a, size
   }
 }
 
+// The same for 64 columns, with 4 bytes of each column for every 4 of the inner size: XNNPACK's layout for AMX, whose own kernel fills one row of 16 in its
+// tiles. Sums of integers are the same in any order.
+DT_VNNI void Int8RowOf64(size_t, size_t columns, size_t inner, const int8_t* a, size_t, const void* weights, float* c, size_t, size_t c_stride,
+                         const void* params, const void* quantization) {
+  constexpr size_t kVectors = 4, kStep = 64 * kVectors;
+  const Range range = *static_cast<const Range*>(params);
+  const RowQuantization q = *static_cast<const RowQuantization*>(quantization);
+  const __m512 min = _mm512_set1_ps(range.min), max = _mm512_set1_ps(range.max), scale = _mm512_set1_ps(q.scale);
+  const __m512i zero_point = _mm512_set1_epi32(q.zero_point + 128);
+  const size_t steps = (inner + 3) / 4;
+  const char* w = static_cast<const char*>(weights);
+  const auto four = [a](size_t k) DT_VNNI {
+    int32_t bytes;
+    std::memcpy(&bytes, a + 4 * k, sizeof(bytes));
+    return _mm512_xor_si512(_mm512_set1_epi32(bytes), _mm512_set1_epi8(-128));
+  };
+  for (;;) {
+    __m512i sums[kVectors], more[kVectors];
+    for (size_t i = 0; i < kVectors; ++i) {
+      sums[i] = _mm512_mullo_epi32(zero_point, _mm512_loadu_si512(w + 64 * i));
+      more[i] = _mm512_setzero_si512();
+    }
+    w += kStep;
+    size_t k = 0;
+    for (; k + 2 <= steps; k += 2, w += 2 * kStep) {
+      const __m512i a0 = four(k), a1 = four(k + 1);
+      for (size_t i = 0; i < kVectors; ++i) sums[i] = _mm512_dpbusd_epi32(sums[i], a0, _mm512_loadu_si512(w + 64 * i));
+      for (size_t i = 0; i < kVectors; ++i) more[i] = _mm512_dpbusd_epi32(more[i], a1, _mm512_loadu_si512(w + kStep + 64 * i));
+    }
+    if (k < steps) {
+      const __m512i a0 = four(k);
+      for (size_t i = 0; i < kVectors; ++i) sums[i] = _mm512_dpbusd_epi32(sums[i], a0, _mm512_loadu_si512(w + 64 * i));
+      w += kStep;
+    }
+    for (size_t i = 0; i < kVectors && 16 * i < columns; ++i) {
+      __m512 v = _mm512_cvtepi32_ps(_mm512_add_epi32(sums[i], more[i]));
+      v = _mm512_fmadd_ps(_mm512_mul_ps(v, scale), _mm512_loadu_ps(w + 64 * i), _mm512_loadu_ps(w + kStep + 64 * i));
+      Store(c + 16 * i, _mm512_min_ps(_mm512_max_ps(v, min), max), columns - 16 * i);
+    }
+    w += 2 * kStep;
+    if (columns <= 64) return;
+    columns -= 64;
+    c = reinterpret_cast<float*>(reinterpret_cast<char*>(c) + c_stride);
+  }
+}
+
 // For 16 columns: their sums of weights (float), then for every block: for every 16 of the inner size 8 bytes of each column, the first 8 in the low
 // halves and the last 8 in the high ones, and the block's scales (bfloat16); then biases (float). A half counts 16 times.
 // `prefetch` is how many bytes ahead of the weights in use memory is asked for, 0: not at all.
@@ -154,27 +202,34 @@ DT_VNNI void Int4Row(size_t, size_t columns, size_t inner, const int8_t* a, size
 constexpr size_t kPageAhead = 4096;
 
 constexpr RowKernelPair PairOfBlocks(RowKernel* ours) {
-  return {"qd8_f32_qb4w", xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm, ours, xnn_init_qd8_f32_qb4w_gemm_config, 32};
+  return {"qd8_f32_qb4w", xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm, ours, xnn_init_qd8_f32_qb4w_gemm_config, 16, 8, 32};
 }
-constexpr RowKernelPair kInt8{"qd8_f32_qc8w", xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm, Int8Row, xnn_init_qd8_f32_qc8w_gemm_config, 0};
-constexpr RowKernelPair kPairs[] = {kInt8, PairOfBlocks(Int4Row<0>)};
-constexpr RowKernelPair kIntelPairs[] = {kInt8, PairOfBlocks(Int4Row<kPageAhead>)};
+constexpr RowKernelPair kInt8{"qd8_f32_qc8w", xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm, Int8Row, xnn_init_qd8_f32_qc8w_gemm_config,
+                              16,             8,                                                            0};
+constexpr RowKernelPair kInt8Amx{"qd8_f32_qc8w_amx", xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1x64c4__avx512amx, Int8RowOf64, xnn_init_qd8_f32_qc8w_gemm_config,
+                                 64,                 4,                                                      0};
+// What has AMX comes last.
+constexpr RowKernelPair kPairs[] = {kInt8, PairOfBlocks(Int4Row<0>), kInt8Amx};
+constexpr RowKernelPair kIntelPairs[] = {kInt8, PairOfBlocks(Int4Row<kPageAhead>), kInt8Amx};
 
 // The part of XNNPACK's record that begins with its kernels is searched; it is longer than this in every version that has these kernels.
 constexpr size_t kSearchedWords = 8;
 
-RowKernel** Find(const RowKernelPair& pair) {
+RowKernel** Find(const RowKernelPair& pair, RowKernel* kernel) {
   RowKernel* const* words = static_cast<RowKernel* const*>(pair.table());
-  if (!words) return nullptr;
-  RowKernel* const* at = std::find(words, words + kSearchedWords, pair.theirs);
+  if (!words || !kernel) return nullptr;
+  RowKernel* const* at = std::find(words, words + kSearchedWords, kernel);
   return at == words + kSearchedWords ? nullptr : const_cast<RowKernel**>(at);
 }
 
 }  // namespace
 
 const RowKernelPair* RowKernels(size_t* count) {
-  *count = __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") ? std::size(kPairs) : 0;
-  if (*count == 0) return nullptr;
+  *count = 0;
+  if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")) return nullptr;
+  // A processor may have AMX where the system does not let it be used; XNNPACK asked.
+  const bool amx = Find(kInt8Amx, kInt8Amx.theirs) || Find(kInt8Amx, kInt8Amx.ours);
+  *count = std::size(kPairs) - (amx ? 0 : 1);
   return __builtin_cpu_is("intel") ? kIntelPairs : kPairs;
 }
 
@@ -182,7 +237,7 @@ void UseRowKernels() {
   size_t count = 0;
   const RowKernelPair* pairs = RowKernels(&count);
   for (size_t i = 0; i < count; ++i)
-    if (RowKernel** at = Find(pairs[i]); at && SameResults(pairs[i])) *at = pairs[i].ours;
+    if (RowKernel** at = Find(pairs[i], pairs[i].theirs); at && SameResults(pairs[i])) *at = pairs[i].ours;
 }
 #else
 const RowKernelPair* RowKernels(size_t* count) {
@@ -193,13 +248,14 @@ void UseRowKernels() {}
 #endif
 
 bool SameResults(const RowKernelPair& pair) {
+  const size_t nr = pair.nr;
   uint32_t state = 1;
   const auto random = [&state] { return state = state * 1664525 + 1013904223, state >> 8; };
   const auto number = [&] { return (static_cast<float>(random() % 20001) - 10000) / 4000; };
   for (const size_t inner : {size_t{32}, size_t{64}, size_t{160}, size_t{8}, size_t{13}, size_t{71}}) {
     if (pair.block != 0 && inner % pair.block != 0) continue;
-    for (const size_t columns : {size_t{1}, size_t{15}, size_t{16}, size_t{40}}) {
-      const size_t groups = (columns + 15) / 16, padded = (inner + 15) / 16 * 16;
+    for (const size_t columns : {size_t{1}, nr - 1, nr, 2 * nr + 8}) {
+      const size_t groups = (columns + nr - 1) / nr, padded = (inner + 15) / 16 * 16;
       std::vector<int8_t> a(padded + 64);
       for (int8_t& x : a) x = static_cast<int8_t>(random());
       std::vector<std::byte> w;
@@ -211,17 +267,17 @@ bool SameResults(const RowKernelPair& pair) {
         for (size_t i = 0; i < n; ++i) put(static_cast<uint8_t>(random()));
       };
       for (size_t g = 0; g < groups; ++g) {
-        for (int i = 0; i < 16; ++i) pair.block ? put(number()) : put(static_cast<int32_t>(random() % 4001) - 2000);
+        for (size_t i = 0; i < nr; ++i) pair.block ? put(number()) : put(static_cast<int32_t>(random() % 4001) - 2000);
         if (pair.block) {
           for (size_t b = 0; b < inner / pair.block; ++b) {
-            bytes(pair.block * 8);
-            for (int i = 0; i < 16; ++i) put(static_cast<uint16_t>(std::bit_cast<uint32_t>(number()) >> 16));
+            bytes(pair.block * nr / 2);
+            for (size_t i = 0; i < nr; ++i) put(static_cast<uint16_t>(std::bit_cast<uint32_t>(number()) >> 16));
           }
         } else {
-          bytes((inner + 7) / 8 * 128);
-          for (int i = 0; i < 16; ++i) put(number());
+          bytes((inner + pair.kr - 1) / pair.kr * pair.kr * nr);
+          for (size_t i = 0; i < nr; ++i) put(number());
         }
-        for (int i = 0; i < 16; ++i) put(number());
+        for (size_t i = 0; i < nr; ++i) put(number());
       }
       // Packed weights begin at a multiple of 64.
       w.resize(w.size() + 64);
@@ -234,8 +290,8 @@ bool SameResults(const RowKernelPair& pair) {
         const void* params = pair.block ? static_cast<const void*>(&blocks) : &range;
         const RowQuantization q[2] = {{static_cast<int32_t>(random() % 256) - 128, 0.013f}, {0, 1}};
         std::vector<float> theirs(columns, 1), ours(columns, 2);
-        pair.theirs(1, columns, inner, a.data(), inner, weights, theirs.data(), 4 * columns, 64, params, q);
-        pair.ours(1, columns, inner, a.data(), inner, weights, ours.data(), 4 * columns, 64, params, q);
+        pair.theirs(1, columns, inner, a.data(), inner, weights, theirs.data(), 4 * columns, 4 * nr, params, q);
+        pair.ours(1, columns, inner, a.data(), inner, weights, ours.data(), 4 * columns, 4 * nr, params, q);
         if (std::memcmp(theirs.data(), ours.data(), columns * sizeof(float)) != 0) return false;
       }
     }

@@ -24,6 +24,7 @@ struct RowKernelPair {
   const char* name;
   RowKernel *theirs, *ours;
   const void* (*table)();   // what XNNPACK keeps its kernel in; its size is not known
+  size_t nr, kr;            // columns that are packed together, and how many bytes of each follow one another
   size_t block;             // inner size of a block of 4-bit weights; 0: weights are int8
 };
 // Null where there are none for this library or processor.
