@@ -106,6 +106,24 @@ std::vector<Case> Linears() {
   };
 }
 
+// Sizes about those of kernels' tiles, up to 16 rows by 64 columns in steps of 64 of the inner size: with one row in the last tile, or one column.
+std::vector<Case> Tiles() {
+  std::vector<Case> all;
+  const auto add = [&all](const std::string& name, const std::string& in, const std::string& rows, const Weighted& c) {
+    all.push_back({name, Static(StrCat("i8[", in, "]Q(0.05,3)"), c, StrCat("i8[", c.out, "]Q(0.5,-5)"))});
+    all.push_back({"dynamic_" + name, Dynamic(in, rows, c), false, 1e-3});
+  };
+  for (const auto& [inner, columns] : {std::pair{1, 1}, {3, 5}, {63, 63}, {64, 64}, {65, 16}, {129, 65}, {196, 129}})
+    for (const std::string rows : {"4*s0-3", "2*s0+3"})  // 1 to 33
+      add(StrCat("tiles_linear_", inner, "_", columns, rows[0] == '4' ? "_1" : "_5"), StrCat(rows, ",", inner), rows,
+          {"quantized_linear", StrCat(columns, ",", inner), StrCat(rows, ",", columns), columns, ""});
+  for (const int channels : {1, 3, 63, 64, 65, 130, 196})
+    for (const int width : {1, 16, 17, 18})
+      add(StrCat("tiles_conv_", channels, "_", width), StrCat("s0,", channels, ",1,", width), "s0",
+          {kConvolution, StrCat("70,", channels, ",1,3"), StrCat("s0,70,1,", width), 70, Conv("1,1", "0,1", "1,1", 1)});
+  return all;
+}
+
 std::vector<Case> Elementwise() {
   return {
       {"quantize", Expand("graph @f(%x: f32[2,s0]) {\n %y = quantize %x {scale=0.02, zero_point=-3, out_dtype=i8} : i8[2,s0]Q(0.02,-3)\n"
@@ -211,7 +229,7 @@ std::vector<Case> Networks() {
 const std::vector<Case>& QuantizedCases() {
   static const std::vector<Case> cases = [] {
     std::vector<Case> all;
-    for (const std::vector<Case>& some : {Linears(), Elementwise(), Shapes(), Networks()}) all.insert(all.end(), some.begin(), some.end());
+    for (const std::vector<Case>& some : {Linears(), Tiles(), Elementwise(), Shapes(), Networks()}) all.insert(all.end(), some.begin(), some.end());
     for (const Layer& l : Convolutions()) {
       all.push_back({"conv_" + l.name, Static(StrCat("i8[", l.in, "]Q(0.05,3)"), l.c, StrCat("i8[", l.c.out, "]Q(0.2,-5)"))});
       all.push_back({"conv_dynamic_" + l.name, Dynamic(l.in, l.in.substr(0, l.in.find(',')), l.c), false, 1e-3});

@@ -263,18 +263,19 @@ bool SameResults(const RowKernelPair& pair) {
         const auto* p = reinterpret_cast<const std::byte*>(&value);
         w.insert(w.end(), p, p + sizeof(value));
       };
-      const auto bytes = [&](size_t n) {
-        for (size_t i = 0; i < n; ++i) put(static_cast<uint8_t>(random()));
-      };
       for (size_t g = 0; g < groups; ++g) {
-        for (size_t i = 0; i < nr; ++i) pair.block ? put(number()) : put(static_cast<int32_t>(random() % 4001) - 2000);
         if (pair.block) {
+          for (size_t i = 0; i < nr; ++i) put(number());
           for (size_t b = 0; b < inner / pair.block; ++b) {
-            bytes(pair.block * nr / 2);
+            for (size_t i = 0; i < pair.block * nr / 2; ++i) put(static_cast<uint8_t>(random()));
             for (size_t i = 0; i < nr; ++i) put(static_cast<uint16_t>(std::bit_cast<uint32_t>(number()) >> 16));
           }
         } else {
-          bytes((inner + pair.kr - 1) / pair.kr * pair.kr * nr);
+          std::vector<int8_t> bytes((inner + pair.kr - 1) / pair.kr * pair.kr * nr);
+          std::vector<int32_t> sums(nr);  // negative: what a zero point of 1 adds
+          for (size_t i = 0; i < bytes.size(); ++i) sums[i / pair.kr % nr] -= bytes[i] = static_cast<int8_t>(random());
+          for (const int32_t x : sums) put(x);
+          for (const int8_t x : bytes) put(x);
           for (size_t i = 0; i < nr; ++i) put(number());
         }
         for (size_t i = 0; i < nr; ++i) put(number());
