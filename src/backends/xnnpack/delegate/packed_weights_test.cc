@@ -1,16 +1,24 @@
 #include "backends/xnnpack/delegate/packed_weights.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <thread>
+
+#include "backends/xnnpack/delegate/allocator.h"
 
 namespace dovetail {
 namespace {
@@ -189,6 +197,38 @@ TEST_F(PackedWeightsTest, TheFileOfAnotherProgramIsNotUsed) {
   fs::rename(kept, first);
   EXPECT_EQ(Packed(), 2u);
 }
+
+#ifdef __x86_64__
+constexpr int kGetPermitted = 0x1022;  // ARCH_GET_XCOMP_PERM
+
+// From here on the system tells this process nothing of AMX.
+bool HideAmx() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kGetPermitted, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),               BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter = {std::size(program), program};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST_F(PackedWeightsTest, AProcessThatMayNotUseAmxHasAnotherFile) {
+  ASSERT_TRUE(InitializeXnnpack().ok());
+  uint64_t states = 0;
+  if (::syscall(SYS_arch_prctl, kGetPermitted, &states) != 0 || !(states >> 18 & 1)) GTEST_SKIP() << "no AMX here, or XNNPACK does not use it";
+  EXPECT_EQ(Packed(), 2u);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(!HideAmx() ? 3 : static_cast<int>(Packed()));
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 3) GTEST_SKIP() << "no filter of system calls here";
+  EXPECT_EQ(WEXITSTATUS(status), 2) << "packed anew";
+  EXPECT_EQ(Files().size(), 2u);
+  EXPECT_EQ(Packed(), 0u);
+}
+#endif
 
 TEST_F(PackedWeightsTest, FastModeEndsInPrivateMemory) {
   Fill();

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <xnnpack.h>
 #include <xxhash.h>
@@ -122,6 +123,17 @@ struct DeleteState {
 };
 using State = std::unique_ptr<XXH3_state_t, DeleteState>;
 
+// Whether the system lets this process use AMX. XNNPACK asks for that when it starts and packs for other kernels where it is refused.
+bool MayUseAmx() {
+#ifdef __x86_64__
+  uint64_t states = 0;
+  constexpr int kGetPermitted = 0x1022, kTileData = 18;  // ARCH_GET_XCOMP_PERM and XFEATURE_XTILEDATA, which older headers lack
+  return ::syscall(SYS_arch_prctl, kGetPermitted, &states) == 0 && (states >> kTileData & 1) != 0;
+#else
+  return false;
+#endif
+}
+
 // The library's build and the processor. False if they can't be told.
 bool HashMachine(Hash128* hash) {
   if (!cpuinfo_initialize()) return false;
@@ -133,6 +145,7 @@ bool HashMachine(Hash128* hash) {
   if (!AddBuildId(state.get())) return false;
   XXH3_128bits_update(state.get(), xnn_experimental_get_build_identifier_data(), xnn_experimental_get_build_identifier_size());
   Add(state.get(), cpuinfo_isa);
+  Add(state.get(), MayUseAmx());
   for (uint32_t i = 0; i < cpuinfo_get_uarchs_count(); ++i) Add(state.get(), cpuinfo_get_uarchs()[i].uarch);
   *hash = Words(XXH3_128bits_digest(state.get()));
   return true;
