@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "backends/xnnpack/delegate/convolution_check.h"
 #include "backends/xnnpack/delegate/define_graph.h"
 #include "format/xnnpack_blob.h"
 
@@ -207,6 +208,9 @@ class Definer {
       if (Dim(n.filter_id(), i) != want[i]) return Corrupt("has a filter whose dim ", i, " is ", Dim(n.filter_id(), i), ", not ", want[i]);
     if (Dim(n.input1_id(), 3) != groups * in) return Corrupt("has an input of ", Dim(n.input1_id(), 3), " channels, not ", groups * in);
     DT_RETURN_IF_ERROR(CheckBias(n.bias_id(), groups * out));
+    const xn::XNNDatatype type = values_.at(n.filter_id()).tensor->datatype();
+    if (!depthwise && (type == xn::XNNDatatype::xnn_datatype_qcint8 || type == xn::XNNDatatype::xnn_datatype_qint8))
+      DT_RETURN_IF_ERROR(CheckConvolutions());
     const uint32_t input = Id(n.input1_id()), filter = Id(n.filter_id()), bias = Id(n.bias_id()), output = Id(n.output_id());
     if (depthwise) {
       return Done(xnn_define_depthwise_convolution_2d(graph_, n.padding_top(), n.padding_right(), n.padding_bottom(), n.padding_left(),
