@@ -163,15 +163,19 @@ def patches() -> list[Tensor]:
     return found
 
 
-def photographs() -> list[Tensor]:
-    """The cat, the cup of coffee and the rocket of scikit-image [1, 3, 224, 224]: the middle square, resized as its transform.resize does, normalized."""
+SAMPLES = ["chelsea.png", "coffee.png", "rocket.jpg"]  # a cat, a cup of coffee and a rocket
+OTHERS = ["astronaut.png", "camera.png", "coins.png", "grass.png", "hubble_deep_field.jpg", "ihc.png", "motorcycle_left.png", "retina.jpg"]
+
+
+def photographs(names: list[str]) -> list[Tensor]:
+    """Pictures of scikit-image [1, 3, 224, 224]: the middle square, resized as its transform.resize does, normalized."""
     _pillow()
     from PIL import Image
     from scipy import ndimage
 
     folder = unpacked("scikit-image==0.25.2") / "skimage" / "data"
     found = []
-    for name in ("chelsea.png", "coffee.png", "rocket.jpg"):
+    for name in names:
         picture = np.asarray(Image.open(folder / name).convert("RGB")) / 255
         side = min(picture.shape[:2])
         top, left = ((n - side) // 2 for n in picture.shape[:2])
