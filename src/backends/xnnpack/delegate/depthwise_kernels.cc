@@ -199,12 +199,11 @@ void AllChannels(const Row& row, const char* weights, size_t channels) {
   constexpr size_t block = BlockBytes(rows * columns);
   size_t c = 0;
   for (; channels - c >= 64; c += 64, weights += 2 * block) Channels<Zmm, rows, columns, slide, false>(row, weights, c, 0);
-  size_t rest = channels - c;
-  if (rest > 48) return Channels<Zmm, rows, columns, slide, true>(row, weights, c, (uint64_t{1} << rest) - 1);
-  if (rest >= 32) {
+  if (channels - c >= 32) {
     Channels<Ymm, rows, columns, slide, false>(row, weights, c, 0);
-    c += 32, rest -= 32, weights += block;
+    c += 32, weights += block;
   }
+  const size_t rest = channels - c;
   if (rest == 0) return;
   const uint64_t mask = (uint64_t{1} << rest) - 1;
   if (rest > 16) Channels<Ymm, rows, columns, slide, true>(row, weights, c, mask);
