@@ -262,8 +262,9 @@ bool SameResults(const DepthwiseKernelPair& pair, const DepthwiseSample& sample)
   const auto random = [&state] { return state = state * 1664525 + 1013904223, state >> 8; };
   constexpr size_t kOffset = 5, kIncrement = 3, kPixels = 23, kBeyond = 16;
   // XNNPACK's kernel reads up to 15 bytes beyond the channels.
-  std::vector<int8_t> image(kOffset + kPixels * channels + kBeyond), zero(channels + kBeyond, static_cast<int8_t>(random()));
-  for (int8_t& x : image) x = static_cast<int8_t>(random());
+  std::vector<int8_t> image(kOffset + kPixels * channels + kBeyond), zero(channels + kBeyond);
+  for (std::vector<int8_t>* bytes : {&image, &zero})
+    for (int8_t& x : *bytes) x = static_cast<int8_t>(random());
   std::vector<const int8_t*> pointers((width - 1) * stride + pair.taps);
   for (const int8_t*& p : pointers) p = random() % 5 == 0 ? zero.data() : image.data() + random() % kPixels * channels;
   const size_t blocks = (channels + kBlock - 1) / kBlock, block = BlockBytes(pair.taps);
