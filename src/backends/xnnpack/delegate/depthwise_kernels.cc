@@ -257,8 +257,8 @@ void UseDepthwiseKernels() {}
 #endif
 
 bool SameResults(const DepthwiseKernelPair& pair, const DepthwiseSample& sample) {
-  const auto [channels, width, stride, seed] = sample;
-  uint32_t state = seed;
+  const size_t channels = sample.channels, width = sample.width, stride = sample.stride;
+  uint32_t state = sample.seed;
   const auto random = [&state] { return state = state * 1664525 + 1013904223, state >> 8; };
   constexpr size_t kOffset = 5, kIncrement = 3, kPixels = 23, kBeyond = 16;
   // XNNPACK's kernel reads up to 15 bytes beyond the channels.
@@ -294,10 +294,10 @@ bool SameResults(const DepthwiseKernelPair& pair, const DepthwiseSample& sample)
 }
 
 bool SameResults(const DepthwiseKernelPair& pair) {
-  for (const size_t channels : {size_t{1}, size_t{24}, size_t{47}, size_t{120}})
+  // All widths of vectors, whole and in part.
+  for (const size_t channels : {size_t{7}, size_t{87}, size_t{111}})
     for (const size_t stride : {pair.column, 2 * pair.column, pair.taps})
-      for (const size_t width : {size_t{1}, size_t{4}})
-        if (!SameResults(pair, {channels, width, stride})) return false;
+      if (!SameResults(pair, {channels, 4, stride})) return false;
   return true;
 }
 
