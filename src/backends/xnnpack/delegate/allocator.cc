@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "backends/xnnpack/delegate/depthwise_kernels.h"
 #include "backends/xnnpack/delegate/row_kernels.h"
 
 namespace dovetail {
@@ -112,7 +113,10 @@ XnnpackMemory GetXnnpackMemory() {
 Status InitializeXnnpack() {
   static const xnn_status status = [] {
     const xnn_status s = xnn_initialize(&kAllocator);
-    if (s == xnn_status_success) UseRowKernels();
+    if (s == xnn_status_success) {
+      UseRowKernels();
+      UseDepthwiseKernels();
+    }
     return s;
   }();
   if (status == xnn_status_success) return OkStatus();

@@ -1,10 +1,11 @@
 #include "backends/xnnpack/delegate/row_kernels.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
+
+#include "backends/xnnpack/delegate/kernel_table.h"
 
 #ifdef DOVETAIL_XNNPACK_ROW_KERNELS
 // GCC 12 takes the intrinsics' undefined vectors for mistakes (GCC bug 105593).
@@ -163,13 +164,6 @@ constexpr RowKernelPair kIntelPairs[] = {kInt8, PairOfBlocks(Int4Row<kPageAhead>
 // The part of XNNPACK's record that begins with its kernels is searched; it is longer than this in every version that has these kernels.
 constexpr size_t kSearchedWords = 8;
 
-RowKernel** Find(const RowKernelPair& pair) {
-  RowKernel* const* words = static_cast<RowKernel* const*>(pair.table());
-  if (!words) return nullptr;
-  RowKernel* const* at = std::find(words, words + kSearchedWords, pair.theirs);
-  return at == words + kSearchedWords ? nullptr : const_cast<RowKernel**>(at);
-}
-
 }  // namespace
 
 const RowKernelPair* RowKernels(size_t* count) {
@@ -182,7 +176,7 @@ void UseRowKernels() {
   size_t count = 0;
   const RowKernelPair* pairs = RowKernels(&count);
   for (size_t i = 0; i < count; ++i)
-    if (RowKernel** at = Find(pairs[i]); at && SameResults(pairs[i])) *at = pairs[i].ours;
+    if (RowKernel** at = FindKernel(pairs[i].table(), kSearchedWords, pairs[i].theirs); at && SameResults(pairs[i])) *at = pairs[i].ours;
 }
 #else
 const RowKernelPair* RowKernels(size_t* count) {
