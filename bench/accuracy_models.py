@@ -144,18 +144,45 @@ def _pillow() -> None:
         sys.path.append(str(folder))
 
 
+def _normalized(picture: Tensor) -> Tensor:
+    """A picture [1, 3, height, width] in [0, 1] as networks of ImageNet take it."""
+    mean, deviation = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1), torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
+    return ((picture - mean) / deviation).contiguous()
+
+
 def patches() -> list[Tensor]:
     """16 pictures [1, 3, 224, 224]: eight overlapping squares of each of scikit-learn's two photographs, normalized for ImageNet."""
     _pillow()
     from sklearn.datasets import load_sample_image
 
-    mean, deviation = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1), torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
     found = []
     for size, top, left in [(427, 0, 0), (427, 0, 106), (427, 0, 213), (320, 0, 320), (320, 100, 0), (320, 100, 160), (256, 80, 200), (256, 160, 384)]:
         for name in ("china.jpg", "flower.jpg"):
             picture = torch.from_numpy(load_sample_image(name)[top : top + size, left : left + size].astype(np.float32) / 255)
-            scaled = F.interpolate(picture.permute(2, 0, 1)[None], (224, 224), mode="bilinear", antialias=True)
-            found.append(((scaled - mean) / deviation).contiguous())
+            found.append(_normalized(F.interpolate(picture.permute(2, 0, 1)[None], (224, 224), mode="bilinear", antialias=True)))
+    return found
+
+
+SAMPLES = ["chelsea.png", "coffee.png", "rocket.jpg"]  # a cat, a cup of coffee and a rocket
+OTHERS = ["astronaut.png", "camera.png", "coins.png", "grass.png", "hubble_deep_field.jpg", "ihc.png", "motorcycle_left.png", "retina.jpg"]
+
+
+def photographs(names: list[str]) -> list[Tensor]:
+    """Pictures of scikit-image [1, 3, 224, 224]: the middle square, resized as its transform.resize does, normalized."""
+    _pillow()
+    from PIL import Image
+    from scipy import ndimage
+
+    folder = unpacked("scikit-image==0.25.2") / "skimage" / "data"
+    found = []
+    for name in names:
+        picture = np.asarray(Image.open(folder / name).convert("RGB")) / 255
+        side = min(picture.shape[:2])
+        top, left = ((n - side) // 2 for n in picture.shape[:2])
+        square, factor = picture[top : top + side, left : left + side], side / 224
+        smooth = ndimage.gaussian_filter(square, ((factor - 1) / 2, (factor - 1) / 2, 0), mode="mirror")
+        small = ndimage.zoom(smooth, (1 / factor, 1 / factor, 1), order=1, mode="mirror", grid_mode=True)
+        found.append(_normalized(torch.from_numpy(small.astype(np.float32)).permute(2, 0, 1)[None]))
     return found
 
 

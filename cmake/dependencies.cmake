@@ -31,8 +31,8 @@ target_link_libraries(dovetail_file_XNNPACK INTERFACE dovetail_file_PTHREADPOOL 
 target_link_libraries(dovetail_pthreadpool INTERFACE dovetail_file_PTHREADPOOL)
 target_link_libraries(dovetail_xnnpack INTERFACE dovetail_file_XNNPACK dovetail_pthreadpool)
 
-# Whether XNNPACK's kernels for one row, and the tables they are in, can be linked (not from a shared library, which hides them): then
-# src/backends/xnnpack/delegate/row_kernels.cc has faster ones to put there.
+# Whether XNNPACK's kernels for one row and for depthwise convolutions, and the tables they are in, can be linked (not from a shared library, which hides
+# them): then row_kernels.cc and depthwise_kernels.cc in src/backends/xnnpack/delegate have faster ones to put there.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   include(CheckCXXSourceCompiles)
   set(CMAKE_REQUIRED_LIBRARIES dovetail_file_XNNPACK)
@@ -48,10 +48,23 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
       xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm();
       return xnn_init_qd8_f32_qc8w_gemm_config() == xnn_init_qd8_f32_qb4w_gemm_config();
     }" DOVETAIL_XNNPACK_ROW_KERNELS)
+  check_cxx_source_compiles("
+    extern \"C\" {
+    void xnn_qs8_qc8w_dwconv_minmax_fp32_ukernel_9p32c__avx512skx_mul32();
+    void xnn_qs8_qc8w_dwconv_minmax_fp32_ukernel_25p32c__avx512skx_mul32();
+    const void* xnn_init_qs8_qc8w_dwconv_config();
+    }
+    int main() {
+      xnn_qs8_qc8w_dwconv_minmax_fp32_ukernel_9p32c__avx512skx_mul32();
+      xnn_qs8_qc8w_dwconv_minmax_fp32_ukernel_25p32c__avx512skx_mul32();
+      return xnn_init_qs8_qc8w_dwconv_config() == nullptr;
+    }" DOVETAIL_XNNPACK_DEPTHWISE_KERNELS)
   unset(CMAKE_REQUIRED_LIBRARIES)
-  if(DOVETAIL_XNNPACK_ROW_KERNELS)
-    target_compile_definitions(dovetail_xnnpack INTERFACE DOVETAIL_XNNPACK_ROW_KERNELS)
-  endif()
+  foreach(kernels ROW DEPTHWISE)
+    if(DOVETAIL_XNNPACK_${kernels}_KERNELS)
+      target_compile_definitions(dovetail_xnnpack INTERFACE DOVETAIL_XNNPACK_${kernels}_KERNELS)
+    endif()
+  endforeach()
 endif()
 
 # flatbuffers, nlohmann's JSON and xxHash are header-only for us; the headers of our schemas are made by flatc in the build.

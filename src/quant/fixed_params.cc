@@ -11,8 +11,8 @@
 namespace dovetail {
 namespace {
 
-// How far beyond what was seen u16 reaches: steps are plenty.
-constexpr float kHeadroom = 1.25f;
+// How far beyond what was seen u16 reaches: steps are plenty. Logits further: their rounding spreads no further.
+constexpr float kHeadroom = 1.25f, kHeadroomOfLogits = 4;
 // What the scores of a softmax in u16 reach over at least.
 constexpr float kLeastScoreRange = 2;
 // Of the lowest integer below scores: exp(-10) is no step of a u8 weight, exp(-20) none of a u16 one.
@@ -70,7 +70,10 @@ class FixedParamChooser {
       ValueRange range = group.scores || dtype == DType::kU16 ? merged.FullRange() : merged.MseRange(clipping_);
       // A state's contents are kept as they are.
       range = {std::min(range.low, initial.FullRange().low), std::max(range.high, initial.FullRange().high)};
-      if (dtype == DType::kU16) range = {std::max(range.low * kHeadroom, std::min(range.low, bounds.low)), std::min(range.high * kHeadroom, std::max(range.high, bounds.high))};
+      if (dtype == DType::kU16) {
+        const float headroom = group.logits ? kHeadroomOfLogits : kHeadroom;
+        range = {std::max(range.low * headroom, std::min(range.low, bounds.low)), std::min(range.high * headroom, std::max(range.high, bounds.high))};
+      }
       if (masked) range.low -= MarginOf(dtype);
       // Seen on the simulator of SDK 2.51: a softmax of 16 bits goes wrong for steps below about 2e-6.
       if (group.scores && dtype == DType::kU16) range.low = std::min(range.low, range.high - kLeastScoreRange);

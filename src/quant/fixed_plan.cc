@@ -182,7 +182,8 @@ bool FixedPlan::Drop() {
 void FixedPlan::FindGroups() {
   group_.assign(parent_.size(), kNone);
   groups_.clear();
-  std::vector<bool> mixed(parent_.size(), false);  // groups with values that are no fixed operator's results
+  std::vector<bool> mixed(parent_.size(), false);   // groups with values that are no fixed operator's results
+  std::vector<bool> output(parent_.size(), false);  // and with values that leave a graph
   for (size_t g = 0; g < graphs_.size(); ++g) {
     const GraphPlan& p = graphs_[g];
     const Graph& graph = *module_.graphs[g];
@@ -193,6 +194,7 @@ void FixedPlan::FindGroups() {
       Group& group = groups_[name];
       group.scores = group.scores || p.scores[v];
       group.wide = group.wide || p.wide[v];
+      output[name] = output[name] || p.is_output[v];
       // Of values that only pass through moves and clamps, the range at the end counts.
       const std::vector<NodeId>& users = p.users[v];
       if (p.is_output[v] || users.empty() || !std::all_of(users.begin(), users.end(), [&](NodeId u) { return Same(g, u); })) group.ranges.emplace_back(g, v);
@@ -203,6 +205,7 @@ void FixedPlan::FindGroups() {
           if (const uint32_t c = ConstantOf(graph, n.operands[operand]); c != kNone) group.constants.push_back(c);
         continue;
       }
+      group.logits = group.logits || (producer != kNone && p.roles[producer] == StaticRole::kLayer && graph.node(producer).op != OpId::kConvolution);
       const bool fixed = producer != kNone && p.quantized[producer] && p.roles[producer] == StaticRole::kFixed;
       const OpId op = fixed ? graph.node(producer).op : OpId::kCount;
       if (!fixed || (group.fixed && (*group.fixed == OpId::kTanh) != (op == OpId::kTanh))) mixed[name] = true;
@@ -215,8 +218,11 @@ void FixedPlan::FindGroups() {
     groups_[name].states.push_back(s);
     mixed[name] = true;
   }
-  for (auto& [name, group] : groups_)
+  for (auto& [name, group] : groups_) {
     if (mixed[name] || !group.constants.empty()) group.fixed.reset();
+    group.logits = group.logits && output[name] && group.states.empty();
+    group.wide = group.wide || group.logits;
+  }
 }
 
 }  // namespace dovetail

@@ -19,7 +19,7 @@ Result<Clipping> BestClipping(const Module& module, const Scheme& scheme, const 
 
 // Where the trial's noise is not `kEnough` below the signal, the groups whose rounding noise is nearest to them get 16 bits: those below 18 dB, and so on by
 // 2 dB until it is enough. Gives the plan that comes closest; `plan` itself where none is 1 dB better.
-inline constexpr double kEnough = 0.01;
+inline constexpr double kEnough = 0.007;
 Result<FixedPlan> WithWidths(const Module& module, const Scheme& scheme, const FixedObservation& observed, WeightQuantizer& weights, const Trial& trial,
                              Clipping clipping, const FixedPlan& plan);
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "backends/xnnpack/delegate/depthwise_kernels.h"
 #include "backends/xnnpack/delegate/narrow_kernels.h"
 #include "backends/xnnpack/delegate/row_kernels.h"
 
@@ -115,6 +116,7 @@ Status InitializeXnnpack() {
     const xnn_status s = xnn_initialize(&kAllocator);
     if (s == xnn_status_success) {
       UseRowKernels();
+      UseDepthwiseKernels();
       UseNarrowKernels();
     }
     return s;

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "backends/xnnpack/delegate/kernel_table.h"
+
 #ifdef DOVETAIL_XNNPACK_ROW_KERNELS
 // GCC 12 takes the intrinsics' undefined vectors for mistakes (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -152,18 +154,10 @@ void OurIgemm(size_t rows, size_t columns, size_t inner, size_t tap_bytes, const
   });
 }
 
-// XNNPACK's record begins with 32 kernels of each kind.
-void** Find(const void* kernel) {
-  constexpr size_t kSearchedWords = 64;
-  if (!kernel || !xnn_init_qs8_qc8w_gemm_config) return nullptr;
-  void* const* words = static_cast<void* const*>(xnn_init_qs8_qc8w_gemm_config());
-  if (!words) return nullptr;
-  void* const* at = std::find(words, words + kSearchedWords, kernel);
-  return at == words + kSearchedWords ? nullptr : const_cast<void**>(at);
+template <class Kernel>
+Kernel** Find(Kernel* kernel) {
+  return kernel && xnn_init_qs8_qc8w_gemm_config ? FindKernel(xnn_init_qs8_qc8w_gemm_config(), 2 * GemmTable::kMostRows, kernel) : nullptr;
 }
-
-void* Address(Gemm* kernel) { return reinterpret_cast<void*>(kernel); }
-void* Address(Igemm* kernel) { return reinterpret_cast<void*>(kernel); }
 
 bool Agree() {
   uint32_t state = 1;
@@ -211,16 +205,16 @@ bool Agree() {
 }  // namespace
 
 bool NarrowKernelsAgree() {
-  const bool used = Find(Address(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_16x64c4__avx512amx)) || Find(Address(OurGemm));
+  const bool used = Find(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_16x64c4__avx512amx) || Find(OurGemm);
   return !used || Agree();
 }
 
 int UseNarrowKernels() {
-  void** gemm = Find(Address(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_16x64c4__avx512amx));
-  void** igemm = Find(Address(xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_16x64c4__avx512amx));
+  Gemm** gemm = Find(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_16x64c4__avx512amx);
+  Igemm** igemm = Find(xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_16x64c4__avx512amx);
   if (!gemm || !igemm || !Agree()) return 0;
-  *gemm = Address(OurGemm);
-  *igemm = Address(OurIgemm);
+  *gemm = OurGemm;
+  *igemm = OurIgemm;
   return 2;
 }
 

@@ -1,10 +1,11 @@
 #include "backends/xnnpack/delegate/row_kernels.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
+
+#include "backends/xnnpack/delegate/kernel_table.h"
 
 #ifdef DOVETAIL_XNNPACK_ROW_KERNELS
 // GCC 12 takes the intrinsics' undefined vectors for mistakes (GCC bug 105593).
@@ -215,12 +216,7 @@ constexpr RowKernelPair kIntelPairs[] = {kInt8, PairOfBlocks(Int4Row<kPageAhead>
 // The part of XNNPACK's record that begins with its kernels is searched; it is longer than this in every version that has these kernels.
 constexpr size_t kSearchedWords = 8;
 
-RowKernel** Find(const RowKernelPair& pair, RowKernel* kernel) {
-  RowKernel* const* words = static_cast<RowKernel* const*>(pair.table());
-  if (!words || !kernel) return nullptr;
-  RowKernel* const* at = std::find(words, words + kSearchedWords, kernel);
-  return at == words + kSearchedWords ? nullptr : const_cast<RowKernel**>(at);
-}
+RowKernel** Find(const RowKernelPair& pair, RowKernel* kernel) { return kernel ? FindKernel(pair.table(), kSearchedWords, kernel) : nullptr; }
 
 }  // namespace
 
