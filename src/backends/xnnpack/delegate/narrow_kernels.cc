@@ -163,8 +163,8 @@ bool Agree() {
   uint32_t state = 1;
   const auto random = [&state] { return state = state * 1664525 + 1013904223, state >> 8; };
   for (const size_t taps : {size_t{1}, size_t{9}}) {
-    for (const size_t inner : {size_t{3}, size_t{16}, size_t{24}, size_t{68}}) {
-      for (const size_t columns : {size_t{5}, size_t{16}, size_t{24}, size_t{64}, size_t{96}, size_t{100}}) {
+    for (const size_t inner : {size_t{3}, size_t{24}, size_t{68}}) {
+      for (const size_t columns : {size_t{5}, size_t{44}, size_t{69}}) {
         const size_t groups = (columns + 63) / 64, steps = (inner + 3) / 4 * taps, padded = steps / taps * 4;
         std::vector<int32_t> w(16 + groups * 64 * (2 + steps));
         int32_t* const weights = w.data() + (64 - reinterpret_cast<uintptr_t>(w.data()) % 64) % 64 / 4;
@@ -190,9 +190,9 @@ bool Agree() {
             OurGemm(rows, columns, inner, a.data(), padded, weights, ours.data(), columns, 64, &out);
           } else {
             const size_t bytes = pointers.size() * sizeof(void*);
-            xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_16x64c4__avx512amx(rows, columns, inner, bytes, pointers.data(), weights, theirs.data(), columns, 64, 5, zero,
-                                                                      &out);
-            OurIgemm(rows, columns, inner, bytes, pointers.data(), weights, ours.data(), columns, 64, 5, zero, &out);
+            const int8_t** from = pointers.data();
+            xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_16x64c4__avx512amx(rows, columns, inner, bytes, from, weights, theirs.data(), columns, 64, 5, zero, &out);
+            OurIgemm(rows, columns, inner, bytes, from, weights, ours.data(), columns, 64, 5, zero, &out);
           }
           if (theirs != ours) return false;
         }

@@ -269,9 +269,12 @@ bool SameResults(const RowKernelPair& pair) {
         } else {
           std::vector<int8_t> bytes((inner + pair.kr - 1) / pair.kr * pair.kr * nr);
           std::vector<int32_t> sums(nr);  // negative: what a zero point of 1 adds
-          for (size_t i = 0; i < bytes.size(); ++i) sums[i / pair.kr % nr] -= bytes[i] = static_cast<int8_t>(random());
+          for (size_t i = 0; i < bytes.size();)
+            for (int32_t& sum : sums)
+              for (size_t k = 0; k < pair.kr; ++k, ++i) sum -= bytes[i] = static_cast<int8_t>(random());
           for (const int32_t x : sums) put(x);
-          for (const int8_t x : bytes) put(x);
+          const auto* p = reinterpret_cast<const std::byte*>(bytes.data());
+          w.insert(w.end(), p, p + bytes.size());
           for (size_t i = 0; i < nr; ++i) put(number());
         }
         for (size_t i = 0; i < nr; ++i) put(number());
