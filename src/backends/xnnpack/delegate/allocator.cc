@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "backends/xnnpack/delegate/block_tiles.h"
 #include "backends/xnnpack/delegate/depthwise_kernels.h"
 #include "backends/xnnpack/delegate/row_kernels.h"
 
@@ -116,6 +117,7 @@ Status InitializeXnnpack() {
     if (s == xnn_status_success) {
       UseRowKernels();
       UseDepthwiseKernels();
+      UseBlockTiles();
     }
     return s;
   }();
