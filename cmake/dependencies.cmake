@@ -31,8 +31,8 @@ target_link_libraries(dovetail_file_XNNPACK INTERFACE dovetail_file_PTHREADPOOL 
 target_link_libraries(dovetail_pthreadpool INTERFACE dovetail_file_PTHREADPOOL)
 target_link_libraries(dovetail_xnnpack INTERFACE dovetail_file_XNNPACK dovetail_pthreadpool)
 
-# Whether XNNPACK's kernels for one row and for depthwise convolutions, and the tables they are in, can be linked (not from a shared library, which hides
-# them): then row_kernels.cc and depthwise_kernels.cc in src/backends/xnnpack/delegate have faster ones to put there.
+# Whether XNNPACK's kernels that we have faster ones for, and the tables they are in, can be linked (not from a shared library, which hides them): see
+# row_kernels.h, depthwise_kernels.h and block_tiles.h in src/backends/xnnpack/delegate.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   include(CheckCXXSourceCompiles)
   set(CMAKE_REQUIRED_LIBRARIES dovetail_file_XNNPACK)
@@ -59,10 +59,19 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
       xnn_qs8_qc8w_dwconv_minmax_fp32_ukernel_25p32c__avx512skx_mul32();
       return xnn_init_qs8_qc8w_dwconv_config() == nullptr;
     }" DOVETAIL_XNNPACK_DEPTHWISE_KERNELS)
+  check_cxx_source_compiles("
+    extern \"C\" {
+    void xnn_qd8_f32_qb4w_gemm_minmax_ukernel_8x16c8__avx512vnni_prfm();
+    const void* xnn_init_qd8_f32_qb4w_gemm_config();
+    }
+    int main() {
+      xnn_qd8_f32_qb4w_gemm_minmax_ukernel_8x16c8__avx512vnni_prfm();
+      return xnn_init_qd8_f32_qb4w_gemm_config() == nullptr;
+    }" DOVETAIL_XNNPACK_BLOCK_TILES)
   unset(CMAKE_REQUIRED_LIBRARIES)
-  foreach(kernels ROW DEPTHWISE)
-    if(DOVETAIL_XNNPACK_${kernels}_KERNELS)
-      target_compile_definitions(dovetail_xnnpack INTERFACE DOVETAIL_XNNPACK_${kernels}_KERNELS)
+  foreach(kernels ROW_KERNELS DEPTHWISE_KERNELS BLOCK_TILES)
+    if(DOVETAIL_XNNPACK_${kernels})
+      target_compile_definitions(dovetail_xnnpack INTERFACE DOVETAIL_XNNPACK_${kernels})
     endif()
   endforeach()
 endif()

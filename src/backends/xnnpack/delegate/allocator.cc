@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "backends/xnnpack/delegate/block_tiles.h"
 #include "backends/xnnpack/delegate/depthwise_kernels.h"
 #include "backends/xnnpack/delegate/narrow_kernels.h"
 #include "backends/xnnpack/delegate/row_kernels.h"
@@ -118,6 +119,7 @@ Status InitializeXnnpack() {
       UseRowKernels();
       UseDepthwiseKernels();
       UseNarrowKernels();
+      UseBlockTiles();
     }
     return s;
   }();
