@@ -32,7 +32,7 @@ target_link_libraries(dovetail_pthreadpool INTERFACE dovetail_file_PTHREADPOOL)
 target_link_libraries(dovetail_xnnpack INTERFACE dovetail_file_XNNPACK dovetail_pthreadpool)
 
 # Whether XNNPACK's kernels that we have faster ones for, and the tables they are in, can be linked (not from a shared library, which hides them): see
-# row_kernels.h, depthwise_kernels.h and block_tiles.h in src/backends/xnnpack/delegate.
+# row_kernels.h, depthwise_kernels.h, block_tiles.h and float_kernels.h in src/backends/xnnpack/delegate.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   include(CheckCXXSourceCompiles)
   set(CMAKE_REQUIRED_LIBRARIES dovetail_file_XNNPACK)
@@ -68,8 +68,17 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
       xnn_qd8_f32_qb4w_gemm_minmax_ukernel_8x16c8__avx512vnni_prfm();
       return xnn_init_qd8_f32_qb4w_gemm_config() == nullptr;
     }" DOVETAIL_XNNPACK_BLOCK_TILES)
+  check_cxx_source_compiles("
+    extern \"C\" {
+    void xnn_f32_gemm_minmax_ukernel_7x32__avx512f_broadcast();
+    const void* xnn_init_f32_gemm_config();
+    }
+    int main() {
+      xnn_f32_gemm_minmax_ukernel_7x32__avx512f_broadcast();
+      return xnn_init_f32_gemm_config() == nullptr;
+    }" DOVETAIL_XNNPACK_FLOAT_KERNELS)
   unset(CMAKE_REQUIRED_LIBRARIES)
-  foreach(kernels ROW_KERNELS DEPTHWISE_KERNELS BLOCK_TILES)
+  foreach(kernels ROW_KERNELS DEPTHWISE_KERNELS BLOCK_TILES FLOAT_KERNELS)
     if(DOVETAIL_XNNPACK_${kernels})
       target_compile_definitions(dovetail_xnnpack INTERFACE DOVETAIL_XNNPACK_${kernels})
     endif()

@@ -12,6 +12,7 @@
 
 #include "backends/xnnpack/delegate/block_tiles.h"
 #include "backends/xnnpack/delegate/depthwise_kernels.h"
+#include "backends/xnnpack/delegate/float_kernels.h"
 #include "backends/xnnpack/delegate/narrow_kernels.h"
 #include "backends/xnnpack/delegate/row_kernels.h"
 
@@ -120,6 +121,7 @@ Status InitializeXnnpack() {
       UseDepthwiseKernels();
       UseNarrowKernels();
       UseBlockTiles();
+      UseFloatKernels();
     }
     return s;
   }();

@@ -1,0 +1,173 @@
+#include "backends/xnnpack/delegate/float_kernels.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "backends/xnnpack/delegate/kernel_table.h"
+
+#ifdef DOVETAIL_XNNPACK_FLOAT_KERNELS
+// GCC 12 takes the intrinsics' undefined vectors for mistakes (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+
+// Of the library, whose headers do not have them; CMakeLists.txt makes sure that they can be linked.
+extern "C" {
+dovetail::FloatKernel xnn_f32_gemm_minmax_ukernel_7x32__avx512f_broadcast;
+const void* xnn_init_f32_gemm_config();
+}
+#endif
+
+namespace dovetail {
+namespace {
+
+struct Range {
+  float min, max;
+};
+
+constexpr size_t kColumns = 32;  // of weights that lie together: a panel
+
+}  // namespace
+
+#ifdef DOVETAIL_XNNPACK_FLOAT_KERNELS
+namespace {
+
+constexpr size_t kTheirRows = 7;
+constexpr size_t kHalf = 14;       // rows at a time: with two vectors of sums each, two of weights and one input they are 31 of 32 registers
+constexpr size_t kAhead = 4096;    // bytes from the weights that are multiplied to those that are asked for
+constexpr size_t kVector = 16;
+
+struct Tile {
+  size_t inner, a_stride, c_stride;
+  Range range;
+};
+
+// `rows` by `columns` results, of which `vectors` are enough. Each starts from its bias and takes the inner indices in order, as XNNPACK's do.
+template <size_t rows, size_t vectors>
+__attribute__((target("avx512f"))) void Panel(const Tile& tile, const char* a, const float* w, char* c, size_t columns) {
+  __m512 sum[rows][vectors];
+#pragma GCC unroll 2
+  for (size_t v = 0; v < vectors; ++v) {
+    const __m512 bias = _mm512_loadu_ps(w + v * kVector);
+#pragma GCC unroll 14
+    for (size_t r = 0; r < rows; ++r) sum[r][v] = bias;
+  }
+  // A pointer serves for three rows, which the processor's addresses can reach from it; one for each row would be more than it has registers.
+  constexpr size_t groups = (rows + 2) / 3;
+  const size_t stride = tile.a_stride;
+  const char* group[groups];
+#pragma GCC unroll 5
+  for (size_t i = 0; i < groups; ++i) group[i] = a + 3 * i * stride;
+  for (size_t k = tile.inner; k > 0; --k) {
+    w += kColumns;
+    // Few rows need the weights faster than the loads for this leave room.
+    if constexpr (rows > kHalf / 2) {
+      _mm_prefetch(reinterpret_cast<const char*>(w) + kAhead, _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(w) + kAhead + kVector * sizeof(float), _MM_HINT_T0);
+    }
+    __m512 weights[vectors];
+#pragma GCC unroll 2
+    for (size_t v = 0; v < vectors; ++v) weights[v] = _mm512_loadu_ps(w + v * kVector);
+#pragma GCC unroll 14
+    for (size_t r = 0; r < rows; ++r) {
+      float x;
+      std::memcpy(&x, group[r / 3] + r % 3 * stride, sizeof(x));
+      const __m512 input = _mm512_set1_ps(x);
+#pragma GCC unroll 2
+      for (size_t v = 0; v < vectors; ++v) sum[r][v] = _mm512_fmadd_ps(input, weights[v], sum[r][v]);
+    }
+#pragma GCC unroll 5
+    for (size_t i = 0; i < groups; ++i) {
+      group[i] += sizeof(float);
+      asm("" : "+r"(group[i]));  // else the compiler keeps one for each row
+    }
+  }
+  const __m512 min = _mm512_set1_ps(tile.range.min), max = _mm512_set1_ps(tile.range.max);
+#pragma GCC unroll 2
+  for (size_t v = 0; v < vectors; ++v) {
+    const size_t count = std::min(columns - v * kVector, kVector);
+    const auto mask = static_cast<__mmask16>((1U << count) - 1);
+#pragma GCC unroll 14
+    // In this order NaN stays NaN.
+    for (size_t r = 0; r < rows; ++r)
+      _mm512_mask_storeu_ps(c + r * tile.c_stride + v * kVector * sizeof(float), mask, _mm512_min_ps(max, _mm512_max_ps(min, sum[r][v])));
+  }
+}
+
+using PanelFunction = decltype(&Panel<1, 1>);
+// Those of 1 to kHalf rows.
+template <size_t vectors, class = std::make_index_sequence<kHalf>>
+struct Panels;
+template <size_t vectors, size_t... i>
+struct Panels<vectors, std::index_sequence<i...>> {
+  static constexpr PanelFunction kOf[] = {Panel<i + 1, vectors>...};
+};
+
+void Multiply(size_t rows, size_t columns, size_t inner, const float* a, size_t a_stride, const float* w, float* c, size_t c_row_stride,
+              size_t c_column_stride, const void* params) {
+  const Tile tile{inner / sizeof(float), a_stride, c_row_stride, *static_cast<const Range*>(params)};
+  const size_t first = rows <= kHalf ? 0 : rows / 2, second = rows - first;
+  const char* const input = reinterpret_cast<const char*>(a);
+  for (char* output = reinterpret_cast<char*>(c);; output += c_column_stride, columns -= kColumns, w += kColumns * (1 + tile.inner)) {
+    const size_t count = std::min(columns, kColumns);
+    const PanelFunction* const panels = count > kVector ? Panels<2>::kOf : Panels<1>::kOf;
+    if (first > 0) panels[first - 1](tile, input, w, output, count);
+    panels[second - 1](tile, input + first * a_stride, w, output + first * c_row_stride, count);
+    if (count == columns) return;
+  }
+}
+
+constexpr FloatKernelPair kPair = {xnn_f32_gemm_minmax_ukernel_7x32__avx512f_broadcast, Multiply, kTheirRows, 2 * kHalf};
+
+}  // namespace
+
+const FloatKernelPair* FloatKernels() { return __builtin_cpu_supports("avx512f") ? &kPair : nullptr; }
+
+FloatKernel** FindFloatKernel(FloatKernel* kernel) { return FindKernel(xnn_init_f32_gemm_config(), GemmTable::kMostRows, kernel); }
+
+void UseFloatKernels() {
+  const FloatKernelPair* pair = FloatKernels();
+  if (pair && SameResults(*pair)) AddTile(xnn_init_f32_gemm_config(), pair->theirs, pair->their_rows, kColumns, 0, pair->ours, pair->our_rows);
+}
+#else
+const FloatKernelPair* FloatKernels() { return nullptr; }
+FloatKernel** FindFloatKernel(FloatKernel*) { return nullptr; }
+void UseFloatKernels() {}
+#endif
+
+bool SameResults(const FloatKernelPair& pair, const FloatSample& sample) {
+  const size_t rows = sample.rows, columns = sample.columns, inner = sample.inner;
+  uint32_t state = sample.seed;
+  const auto random = [&state] { return state = state * 1664525 + 1013904223, static_cast<float>(state >> 8) / 8388608 - 1; };
+  // In floats, from one row and from one panel's results to the next.
+  const size_t panels = (columns + kColumns - 1) / kColumns, a_stride = inner + 3, c_column = kColumns + 5, c_row = panels * c_column + 2;
+  std::vector<float> a(rows * a_stride), memory(panels * kColumns * (1 + inner) + 64 / sizeof(float));
+  for (std::vector<float>* values : {&a, &memory})
+    for (float& x : *values) x = random();
+  a[rows / 2 * a_stride + inner / 2] = std::numeric_limits<float>::quiet_NaN();
+  // Packed weights begin at a multiple of 64.
+  const float* const w = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64 / sizeof(float);
+  const Range range{sample.min, sample.max};
+  constexpr size_t kBytes = sizeof(float);
+  const auto call = [&](FloatKernel* kernel, size_t most, float* c) {
+    for (size_t r = 0; r < rows; r += most)
+      kernel(std::min(most, rows - r), columns, inner * kBytes, a.data() + r * a_stride, a_stride * kBytes, w, c + r * c_row, c_row * kBytes, c_column * kBytes, &range);
+  };
+  std::vector<float> theirs(rows * c_row, 7), ours = theirs;
+  call(pair.theirs, pair.their_rows, theirs.data());
+  call(pair.ours, pair.our_rows, ours.data());
+  return std::memcmp(theirs.data(), ours.data(), theirs.size() * kBytes) == 0;
+}
+
+bool SameResults(const FloatKernelPair& pair) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  // One pass of rows and two; whole and partial panels of one vector and of two.
+  for (const size_t rows : {size_t{13}, pair.our_rows})
+    if (!SameResults(pair, {rows, 57, 19, -kInfinity, kInfinity}) || !SameResults(pair, {rows, 41, 8, -0.5f, 1})) return false;
+  return true;
+}
+
+}  // namespace dovetail
