@@ -15,6 +15,10 @@ namespace {
 constexpr float kHeadroom = 1.25f, kHeadroomOfLogits = 4;
 // What the scores of a softmax in u16 reach over at least.
 constexpr float kLeastScoreRange = 2;
+// Seen on the simulator of SDK 2.51: the steps of input times weight may be 2^-23 of the result's, and at 2^-26 results are anything.
+constexpr double kLeastFactor = 0x1p-22;
+// Differences of bounds stay finite.
+constexpr float kMostBound = 1e38f;
 // Of the lowest integer below scores: exp(-10) is no step of a u8 weight, exp(-20) none of a u16 one.
 float MarginOf(DType activation) { return activation == DType::kU16 ? 20 : 10; }
 
@@ -77,6 +81,7 @@ class FixedParamChooser {
       if (masked) range.low -= MarginOf(dtype);
       // Seen on the simulator of SDK 2.51: a softmax of 16 bits goes wrong for steps below about 2e-6.
       if (group.scores && dtype == DType::kU16) range.low = std::min(range.low, range.high - kLeastScoreRange);
+      range = {std::max(range.low, -kMostBound), std::min(range.high, kMostBound)};
       // Where all values were zero; any other step would do, but for the hardware's sums of very unlike ones.
       if (range.low == 0 && range.high == 0) range.high = 1;
       ranges_[{name, dtype}] = range;
@@ -226,7 +231,6 @@ class FixedParamChooser {
       left_ = true;
       return OkStatus();
     }
-    if (HasBlocks(module_, graph, n, scheme_)) return OkStatus();
     std::vector<float> raw;
     if (scheme_.weight_bits == 4) {
       DT_ASSIGN_OR_RETURN(raw, FourBitScales(module_.constants[weight], ChannelAxis(n)));
@@ -234,6 +238,13 @@ class FixedParamChooser {
       DT_ASSIGN_OR_RETURN(raw, weights_.ChannelScales(weight, ChannelAxis(n)));
     }
     const auto scale = [&](ValueId v) { return params_.groups.at({plan_.group(g, v), plan_.dtype(g, id)}).scale; };
+    const double largest = static_cast<double>(*std::max_element(raw.begin(), raw.end()));
+    if (largest * static_cast<double>(scale(n.operands[0])) < static_cast<double>(scale(n.results[0])) * kLeastFactor && largest > 0) {
+      plan_.LeaveFloat(g, id, "its results are too small beside the values that they share a range with");
+      left_ = true;
+      return OkStatus();
+    }
+    if (HasBlocks(module_, graph, n, scheme_)) return OkStatus();
     params_.weight_scales[{g, id}] = LayerScales(raw, bias, scale(n.operands[0]), scale(n.results[0]));
     params_.least_scales[{g, id}] = LayerScales(std::vector(raw.size(), FLT_MIN), bias, scale(n.operands[0]), scale(n.results[0]));
     return OkStatus();

@@ -484,6 +484,24 @@ TEST(FixedPoint, LogitsDoNotSaturate) {
   }
 }
 
+// The hardware gives anything for a layer whose results share a range with values that are far larger.
+TEST(FixedPoint, LayersBesideFarLargerValuesStayFloat) {
+  const std::string text = "module {\n" + ConstantLine("a.weight", "32,32", Normal(1024, 1, 0.2f)) + R"(  graph @f(%x: f32[4,32], %far: f32[4,32]) {
+    %w = const @a.weight : f32[32,32]
+    %a = linear %x, %w, _ : f32[4,32]
+    %c = cat %a, %far {dim=1} : f32[4,64]
+    return %c
+  }
+}
+)";
+  for (const char* scheme : {"qnn-8a8w", "qnn-16a8w", "qnn-16a4w"})
+    for (const float far : {1.0f, 1e9f, 3e38f}) {
+      const Fixed q(text, scheme, {{Rows(7), Floats({Dim(4), Dim(32)}, std::vector<float>(128, -far))}});
+      EXPECT_EQ(q.report.layers[0].became.empty(), far > 1) << scheme << " " << far;
+      EXPECT_EQ(q.report.layers[0].reason.find("too small beside") != std::string::npos, far > 1) << q.report.layers[0].reason;
+    }
+}
+
 TEST(FixedPoint, NeedsCalibration) {
   Module m = Parsed(Block());
   QuantizeOptions options;
