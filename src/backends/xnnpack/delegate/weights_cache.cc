@@ -19,10 +19,10 @@ WeightsCache::WeightsCache(const ProgramSource* program) : program_(program), pa
   provider_.delete_cache = [](void*) { return xnn_status_success; };
 }
 
-bool WeightsCache::Admit(const WeightUse& use) { return uses_.try_emplace({use.kernel, use.bias}, use).first->second == use; }
+bool WeightsCache::Admit(const WeightUse& use) { return uses_.try_emplace(use.kernel, use).first->second == use; }
 
 bool WeightsCache::PersistentKey(const Key& key, Hash128* hash) const {
-  const auto use = uses_.find({std::get<0>(key), std::get<1>(key)});
+  const auto use = uses_.find(std::get<0>(key));
   if (!program_ || use == uses_.end()) return false;
   const WeightUse& u = use->second;
   std::array<uint64_t, 16 + XNN_MAX_TENSOR_DIMS> words{};

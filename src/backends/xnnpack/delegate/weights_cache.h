@@ -36,7 +36,7 @@ class WeightsCache final : public DelegateShared {
   WeightsCache& operator=(const WeightsCache&) = delete;
 
   xnn_weights_cache_t provider() { return &provider_; }
-  // Whether the same kernel and bias were always used like this. If not, the graph at hand must be created without the cache,
+  // Whether the same kernel was always used like this, with this bias. If not, the graph at hand must be created without the cache,
   // since two packed forms could be taken for one another. (Graphs made by us never do that.)
   bool Admit(const WeightUse& use);
   void MethodLoaded() override { packed_.Settle(); }
@@ -52,7 +52,7 @@ class WeightsCache final : public DelegateShared {
   const ProgramSource* program_;
   PackedWeights packed_;
   std::map<Key, const void*> known_;
-  std::map<std::pair<const void*, const void*>, WeightUse> uses_;
+  std::map<const void*, WeightUse> uses_;  // by kernel: of some operators XNNPACK's key leaves the bias out
   xnn_weights_cache_provider provider_{};
 };
 
