@@ -231,20 +231,23 @@ class FixedParamChooser {
       left_ = true;
       return OkStatus();
     }
+    const bool blocks = HasBlocks(module_, graph, n, scheme_);
     std::vector<float> raw;
-    if (scheme_.weight_bits == 4) {
+    if (scheme_.weight_bits == 4 && !blocks) {
       DT_ASSIGN_OR_RETURN(raw, FourBitScales(module_.constants[weight], ChannelAxis(n)));
     } else {
       DT_ASSIGN_OR_RETURN(raw, weights_.ChannelScales(weight, ChannelAxis(n)));
     }
     const auto scale = [&](ValueId v) { return params_.groups.at({plan_.group(g, v), plan_.dtype(g, id)}).scale; };
-    const double largest = static_cast<double>(*std::max_element(raw.begin(), raw.end()));
+    double largest = 0;
+    for (float s : raw) largest = std::max(largest, static_cast<double>(s));
+    if (blocks) largest *= 127.0 / 7;  // a block with the greatest weight has steps of 4 bits
     if (largest * static_cast<double>(scale(n.operands[0])) < static_cast<double>(scale(n.results[0])) * kLeastFactor && largest > 0) {
       plan_.LeaveFloat(g, id, "its results are too small beside the values that they share a range with");
       left_ = true;
       return OkStatus();
     }
-    if (HasBlocks(module_, graph, n, scheme_)) return OkStatus();
+    if (blocks) return OkStatus();
     params_.weight_scales[{g, id}] = LayerScales(raw, bias, scale(n.operands[0]), scale(n.results[0]));
     params_.least_scales[{g, id}] = LayerScales(std::vector(raw.size(), FLT_MIN), bias, scale(n.operands[0]), scale(n.results[0]));
     return OkStatus();

@@ -39,8 +39,8 @@ class FixedPlan {
   uint32_t group_of_state(uint32_t state) const { return group_[states_ + state]; }
   bool scores(size_t graph, ValueId v) const { return graphs_[graph].scores[v]; }
   // Of the integers that stand for a group's values: u8 or u16. A linear's results that leave the graph have 16 bits: the greatest score of a class or token
-  // may lie beyond all that calibration saw, and where it saturates it is one of many. A node computes on one type: on u16 if a group that it reads or makes has that; it then reads
-  // others in 16 bits too, and what it makes for a group of 8 bits is narrowed.
+  // may lie beyond all that calibration saw, and where it saturates it is one of many. A node computes on one type: on u16 if a group that it reads or makes
+  // has that; it then reads others in 16 bits too, and what it makes for a group of 8 bits is narrowed.
   DType dtype(uint32_t group) const { return groups_.at(group).wide ? DType::kU16 : activation_; }
   DType dtype(size_t graph, NodeId id) const { return graphs_[graph].dtypes[id]; }
 
