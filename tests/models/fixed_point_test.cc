@@ -47,8 +47,13 @@ TEST_P(FixedPointModels, DigitsKeepTheirAnswers) {
   EXPECT_GE(SameChoice(want[0], got[0]), 0.97);
 }
 
-bool LeavesTheGraph(const Graph& g, const std::vector<NodeId>& users) {
+bool OnlyDequantized(const Graph& g, const std::vector<NodeId>& users) {
   return std::all_of(users.begin(), users.end(), [&](NodeId u) { return g.node(u).op == OpId::kDequantize; });
+}
+// Logits, or what the linear that makes them reads.
+bool MayBeWide(const Graph& g, const std::vector<std::vector<NodeId>>& users, const Node& n, ValueId v) {
+  if (n.op != OpId::kRequantize) return OnlyDequantized(g, users[v]);
+  return std::all_of(users[v].begin(), users[v].end(), [&](NodeId u) { return OnlyDequantized(g, users[g.node(u).results[0]]); });
 }
 
 // Every f32 value that a node in fixed point reads or makes has parameters; logits, and what their linear reads, have 16 bits in any scheme.
@@ -58,8 +63,8 @@ void ExpectFixedPoint(const Module& module, DType dtype) {
   for (NodeId id : g.order) {
     const Node& n = g.node(id);
     for (ValueId v : n.results) {
-      const bool logits = g.type(v).dtype == DType::kU16 && (n.op == OpId::kRequantize || LeavesTheGraph(g, users[v]));
-      EXPECT_TRUE(!g.type(v).per_tensor() || g.type(v).dtype == dtype || logits) << DescribeNode(g, n);
+      const bool wide = g.type(v).dtype == DType::kU16 && MayBeWide(g, users, n, v);
+      EXPECT_TRUE(!g.type(v).per_tensor() || g.type(v).dtype == dtype || wide) << DescribeNode(g, n);
     }
     switch (n.op) {
       case OpId::kMatmul:

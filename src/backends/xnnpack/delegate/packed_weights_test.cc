@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "backends/xnnpack/delegate/allocator.h"
+#include "backends/xnnpack/delegate/weights_cache.h"
 
 namespace dovetail {
 namespace {
@@ -229,6 +230,28 @@ TEST_F(PackedWeightsTest, AProcessThatMayNotUseAmxHasAnotherFile) {
   EXPECT_EQ(Packed(), 0u);
 }
 #endif
+
+// Of dynamically quantized linears XNNPACK's key has no bias.
+TEST_F(PackedWeightsTest, WeightsOfLinearsWithABiasAreFoundAgain) {
+  WriteProgram(std::string(64, 'w'));
+  for (const bool again : {false, true}) {
+    const Loaded l = Load();
+    WeightsCache cache(sources_.back().get());
+    const std::byte *const kernel = l.source.image.data(), *const bias = kernel + 32;
+    WeightUse use;
+    use.kernel = kernel;
+    use.bias = bias;
+    EXPECT_TRUE(cache.Admit(use));
+    const xnn_weights_cache_look_up_key key = {.seed = 1, .kernel = kernel, .bias = nullptr};
+    xnn_weights_cache_provider* const p = cache.provider();
+    EXPECT_EQ(p->look_up(p->context, &key) != SIZE_MAX, again);
+    if (!again) p->look_up_or_insert(p->context, &key, p->reserve_space(p->context, kSize), kSize);
+    cache.MethodLoaded();
+    // Nor could it tell the same weights with another bias from these.
+    use.bias = bias + 8;
+    EXPECT_FALSE(cache.Admit(use));
+  }
+}
 
 TEST_F(PackedWeightsTest, FastModeEndsInPrivateMemory) {
   Fill();
