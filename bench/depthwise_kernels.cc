@@ -3,17 +3,15 @@
 //   cmake --build build/release --target depthwise_kernels_bench && build/release/bin/depthwise_kernels_bench
 #include "backends/xnnpack/delegate/depthwise_kernels.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "backends/xnnpack/delegate/allocator.h"
+#include "kernel_timing.h"
 
 int main() {
-  using Clock = std::chrono::steady_clock;
   if (!dovetail::InitializeXnnpack().ok()) return 1;
   size_t count = 0;
   const dovetail::DepthwiseKernelPair* pairs = dovetail::DepthwiseKernels(&count);
@@ -40,23 +38,15 @@ int main() {
             pointers[y * row + x * pair.column + k] = image.data() + ((y * layer.stride + k) * side + x) * layer.channels;
       const int16_t params[3] = {1, -128, 127};
       const int8_t zero = 0;
-      std::vector<double> us[2];
-      for (int round = 0; round < 41; ++round) {
-        for (int which = 0; which < 2; ++which) {
-          const auto start = Clock::now();
-          for (size_t y = 0; y < width; ++y)
-            (which ? pair.ours : pair.theirs)(layer.channels, width, pointers.data() + y * row, weights, out.data() + y * width * layer.channels,
-                                              static_cast<intptr_t>(layer.stride * pair.column * sizeof(void*)), 0, 0, &zero, params);
-          us[which].push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-        }
-      }
+      const auto times = TimeKernels([&](bool ours) {
+        for (size_t y = 0; y < width; ++y)
+          (ours ? pair.ours : pair.theirs)(layer.channels, width, pointers.data() + y * row, weights, out.data() + y * width * layer.channels,
+                                           static_cast<intptr_t>(layer.stride * pair.column * sizeof(void*)), 0, 0, &zero, params);
+      });
       std::free(weights);
-      for (int which = 0; which < 2; ++which) {
-        std::sort(us[which].begin(), us[which].end());
-        total[which] += us[which][20] * static_cast<double>(layer.times);
-      }
+      for (int which = 0; which < 2; ++which) total[which] += times[which].median * static_cast<double>(layer.times);
       std::printf("%s %4zu channels %3zux%-3zu stride %zu: xnnpack %6.1f us, ours %6.1f us\n", pair.name, layer.channels, layer.size, layer.size, layer.stride,
-                  us[0][20], us[1][20]);
+                  times[0].median, times[1].median);
     }
     std::printf("%s all: xnnpack %.1f us, ours %.1f us\n", pair.name, total[0], total[1]);
   }

@@ -4,14 +4,14 @@
 #include "backends/xnnpack/delegate/float_kernels.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <vector>
 
+#include "kernel_timing.h"
+
 int main() {
-  using Clock = std::chrono::steady_clock;
   const dovetail::FloatKernelPair* pair = dovetail::FloatKernels();
   if (!pair) return std::puts("no float kernel for this processor, or XNNPACK's cannot be linked"), 0;
   const struct {
@@ -27,24 +27,15 @@ int main() {
     std::fill(w, w + packed, 0.01f);
     std::vector<float> a(p.rows * p.inner, 0.5f), c(p.rows * p.columns);
     const float range[2] = {-std::numeric_limits<float>::infinity(), std::numeric_limits<float>::infinity()};
-    std::vector<double> us[2];
-    for (int round = 0; round < 41; ++round) {
-      for (int which = 0; which < 2; ++which) {
-        const size_t most = which ? pair->our_rows : pair->their_rows;
-        const auto start = Clock::now();
-        for (size_t r = 0; r < p.rows; r += most)
-          (which ? pair->ours : pair->theirs)(std::min(most, p.rows - r), p.columns, p.inner * bytes, a.data() + r * p.inner, p.inner * bytes, w,
-                                              c.data() + r * p.columns, p.columns * bytes, 32 * bytes, range);
-        us[which].push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-      }
-    }
+    const auto times = TimeKernels([&](bool ours) {
+      const size_t most = ours ? pair->our_rows : pair->their_rows;
+      for (size_t r = 0; r < p.rows; r += most)
+        (ours ? pair->ours : pair->theirs)(std::min(most, p.rows - r), p.columns, p.inner * bytes, a.data() + r * p.inner, p.inner * bytes, w,
+                                           c.data() + r * p.columns, p.columns * bytes, 32 * bytes, range);
+    });
     std::free(memory);
-    double gflops[2];
-    for (int which = 0; which < 2; ++which) {
-      std::sort(us[which].begin(), us[which].end());
-      gflops[which] = 2e-3 * static_cast<double>(p.rows * p.inner * p.columns) / us[which][20];
-    }
-    std::printf("%5zu rows of %4zu by %4zu: xnnpack %7.1f us (%5.1f GFLOP/s), ours %7.1f us (%5.1f)\n", p.rows, p.inner, p.columns, us[0][20], gflops[0],
-                us[1][20], gflops[1]);
+    const double kiloflops = 2e-3 * static_cast<double>(p.rows * p.inner * p.columns);
+    std::printf("%5zu rows of %4zu by %4zu: xnnpack %7.1f us (%5.1f GFLOP/s), ours %7.1f us (%5.1f)\n", p.rows, p.inner, p.columns, times[0].median,
+                kiloflops / times[0].median, times[1].median, kiloflops / times[1].median);
   }
 }

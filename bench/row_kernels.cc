@@ -5,16 +5,14 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <vector>
 
 #include "backends/xnnpack/delegate/allocator.h"
+#include "kernel_timing.h"
 
 int main() {
-  using Clock = std::chrono::steady_clock;
   if (!dovetail::InitializeXnnpack().ok()) return 1;
   size_t count = 0;
   const dovetail::RowKernelPair* pairs = dovetail::RowKernels(&count);
@@ -48,21 +46,14 @@ int main() {
       int32_t zero_point;
       float scale;
     } quantization{1, 0.1f};
-    std::vector<double> ms[2];
-    for (int round = 0; round < 41; ++round) {
-      for (int which = 0; which < 2; ++which) {
-        const auto start = Clock::now();
-        for (const Layer& l : layers)
-          (which ? pair.ours : pair.theirs)(1, l.columns, l.inner, row.data(), l.inner, static_cast<char*>(memory) + l.offset, out.data(), 4 * l.columns, 4 * pair.nr,
-                                            &params, &quantization);
-        ms[which].push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-      }
-    }
-    for (int which = 0; which < 2; ++which) {
-      std::sort(ms[which].begin(), ms[which].end());
-      std::printf("%s %-7s min %.2f ms, median %.2f ms, %.1f GB/s\n", pair.name, which ? "ours" : "xnnpack", ms[which][0], ms[which][20],
-                  static_cast<double>(bytes) / ms[which][20] / 1e6);
-    }
+    const auto times = TimeKernels([&](bool ours) {
+      for (const Layer& l : layers)
+        (ours ? pair.ours : pair.theirs)(1, l.columns, l.inner, row.data(), l.inner, static_cast<char*>(memory) + l.offset, out.data(), 4 * l.columns,
+                                         4 * pair.nr, &params, &quantization);
+    });
+    for (int which = 0; which < 2; ++which)
+      std::printf("%s %-7s min %.2f ms, median %.2f ms, %.1f GB/s\n", pair.name, which ? "ours" : "xnnpack", times[which].min / 1e3, times[which].median / 1e3,
+                  static_cast<double>(bytes) / times[which].median / 1e3);
     std::free(memory);
   }
 }

@@ -35,54 +35,29 @@ target_link_libraries(dovetail_xnnpack INTERFACE dovetail_file_XNNPACK dovetail_
 # row_kernels.h, depthwise_kernels.h, block_tiles.h and float_kernels.h in src/backends/xnnpack/delegate.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   include(CheckCXXSourceCompiles)
-  set(CMAKE_REQUIRED_LIBRARIES dovetail_file_XNNPACK)
-  check_cxx_source_compiles("
-    extern \"C\" {
-    void xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm();
-    void xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm();
-    const void* xnn_init_qd8_f32_qc8w_gemm_config();
-    const void* xnn_init_qd8_f32_qb4w_gemm_config();
-    }
-    int main() {
-      xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm();
-      xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm();
-      return xnn_init_qd8_f32_qc8w_gemm_config() == xnn_init_qd8_f32_qb4w_gemm_config();
-    }" DOVETAIL_XNNPACK_ROW_KERNELS)
-  check_cxx_source_compiles("
-    extern \"C\" {
-    void xnn_qs8_qc8w_dwconv_minmax_fp32_ukernel_9p32c__avx512skx_mul32();
-    void xnn_qs8_qc8w_dwconv_minmax_fp32_ukernel_25p32c__avx512skx_mul32();
-    const void* xnn_init_qs8_qc8w_dwconv_config();
-    }
-    int main() {
-      xnn_qs8_qc8w_dwconv_minmax_fp32_ukernel_9p32c__avx512skx_mul32();
-      xnn_qs8_qc8w_dwconv_minmax_fp32_ukernel_25p32c__avx512skx_mul32();
-      return xnn_init_qs8_qc8w_dwconv_config() == nullptr;
-    }" DOVETAIL_XNNPACK_DEPTHWISE_KERNELS)
-  check_cxx_source_compiles("
-    extern \"C\" {
-    void xnn_qd8_f32_qb4w_gemm_minmax_ukernel_8x16c8__avx512vnni_prfm();
-    const void* xnn_init_qd8_f32_qb4w_gemm_config();
-    }
-    int main() {
-      xnn_qd8_f32_qb4w_gemm_minmax_ukernel_8x16c8__avx512vnni_prfm();
-      return xnn_init_qd8_f32_qb4w_gemm_config() == nullptr;
-    }" DOVETAIL_XNNPACK_BLOCK_TILES)
-  check_cxx_source_compiles("
-    extern \"C\" {
-    void xnn_f32_gemm_minmax_ukernel_7x32__avx512f_broadcast();
-    const void* xnn_init_f32_gemm_config();
-    }
-    int main() {
-      xnn_f32_gemm_minmax_ukernel_7x32__avx512f_broadcast();
-      return xnn_init_f32_gemm_config() == nullptr;
-    }" DOVETAIL_XNNPACK_FLOAT_KERNELS)
-  unset(CMAKE_REQUIRED_LIBRARIES)
-  foreach(kernels ROW_KERNELS DEPTHWISE_KERNELS BLOCK_TILES FLOAT_KERNELS)
-    if(DOVETAIL_XNNPACK_${kernels})
-      target_compile_definitions(dovetail_xnnpack INTERFACE DOVETAIL_XNNPACK_${kernels})
+  # Defines DOVETAIL_XNNPACK_<name> for the code that uses the library if it has all these functions.
+  function(dovetail_find_kernels name)
+    set(declarations "")
+    set(calls "")
+    foreach(symbol ${ARGN})
+      string(APPEND declarations "extern \"C\" void ${symbol}();\n")
+      string(APPEND calls "${symbol}();\n")
+    endforeach()
+    set(CMAKE_REQUIRED_LIBRARIES dovetail_file_XNNPACK)
+    check_cxx_source_compiles("${declarations}int main() { ${calls} }" DOVETAIL_XNNPACK_${name})
+    if(DOVETAIL_XNNPACK_${name})
+      target_compile_definitions(dovetail_xnnpack INTERFACE DOVETAIL_XNNPACK_${name})
     endif()
-  endforeach()
+  endfunction()
+  dovetail_find_kernels(ROW_KERNELS
+    xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm xnn_init_qd8_f32_qc8w_gemm_config
+    xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x16c8__avx512vnni_prfm xnn_init_qd8_f32_qb4w_gemm_config)
+  dovetail_find_kernels(DEPTHWISE_KERNELS
+    xnn_qs8_qc8w_dwconv_minmax_fp32_ukernel_9p32c__avx512skx_mul32 xnn_qs8_qc8w_dwconv_minmax_fp32_ukernel_25p32c__avx512skx_mul32
+    xnn_init_qs8_qc8w_dwconv_config)
+  dovetail_find_kernels(BLOCK_TILES
+    xnn_qd8_f32_qb4w_gemm_minmax_ukernel_8x16c8__avx512vnni_prfm xnn_init_qd8_f32_qb4w_gemm_config)
+  dovetail_find_kernels(FLOAT_KERNELS xnn_f32_gemm_minmax_ukernel_7x32__avx512f_broadcast xnn_init_f32_gemm_config)
 endif()
 
 # flatbuffers, nlohmann's JSON and xxHash are header-only for us; the headers of our schemas are made by flatc in the build.

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "backends/xnnpack/delegate/kernel_calls.h"
+#include "backends/xnnpack/delegate/kernel_samples.h"
 #include "backends/xnnpack/delegate/kernel_table.h"
 
 #ifdef DOVETAIL_XNNPACK_BLOCK_TILES
@@ -27,15 +28,6 @@ const void* xnn_init_qd8_f32_qb4w_gemm_config();
 
 namespace dovetail {
 namespace {
-
-struct Range {
-  float min, max;
-  size_t block;
-};
-struct RowQuantization {
-  int32_t zero_point;
-  float scale;
-};
 
 constexpr size_t kColumns = 16;    // that weights are packed for
 constexpr size_t kStep = 32;       // inner size of a tile; blocks are multiples of it
@@ -60,16 +52,30 @@ struct alignas(64) TileShapes {
 };
 
 // GCC 12's intrinsics do not tell the compiler which memory they read.
-#define DT_TILE_SHAPES(shapes) __asm__ volatile("ldtilecfg %0" ::"m"(shapes))
-#define DT_TILE_LOAD(tile, from, stride) __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(from), "r"(stride) : "memory")
-#define DT_TILE_STORE(tile, to, stride) __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), "r"(stride) : "memory")
-#define DT_TILE_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
+void SetTileShapes(const TileShapes& shapes) { __asm__ volatile("ldtilecfg %0" ::"m"(shapes)); }
+void ReleaseTiles() { __asm__ volatile("tilerelease" ::); }
+template <int tile>
+inline void LoadTile(const void* from, size_t stride) {
+  __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(tile) : "memory");
+}
+template <int tile>
+inline void StoreTile(void* to, size_t stride) {
+  __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(tile) : "memory");
+}
+template <int tile>
+inline void ZeroTile() {
+  __asm__ volatile("tilezero %%tmm%c0" ::"i"(tile));
+}
 // Bytes of `a` are unsigned, of `b` signed.
-#define DT_TILE_DOT(sums, a, b) __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #sums ::)
-#define DT_TILE_RELEASE() __asm__ volatile("tilerelease" ::)
+template <int sums, int a, int b>
+inline void AddProducts() {
+  __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sums), "i"(a), "i"(b));
+}
+// Sums and inputs of the first half of the rows, and of the second, which may be fewer; all share the weights.
+constexpr int kSums[] = {0, 1}, kInputs[] = {4, 5}, kWeights = 6;
 
-// 16 columns of 32 inner indices, as they are packed (two times 128 bytes), to bytes that are 16 times the weights: for each four inner indices, four bytes of
-// each column.
+// 16 columns of 32 inner indices, as they are packed (two times 128 bytes), to bytes that are 16 times the weights: for each four inner indices, four bytes
+// of each column.
 DT_AVX512 inline void Widen(const char* from, char* to) {
   const __m512i halves = _mm512_set1_epi8(static_cast<char>(0xF0));
   const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0), odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
@@ -85,31 +91,24 @@ DT_AVX512 inline void Widen(const char* from, char* to) {
   }
 }
 
-// Adds to the floats of 16 rows and 16 columns what `blocks` blocks of `steps` tiles give; the rows from `used` on are no rows. The second half of the rows has
-// tiles of its own, since its number may be another.
-template <bool second>
-DT_AVX512 inline void AddBlocks(size_t blocks, size_t steps, const char* a, size_t a_stride, const char* weights, const __m512* scales, float* sums, size_t used) {
+// Adds to the floats of 16 rows and 16 columns what `blocks` blocks of `steps` tiles give; the rows from `used` on are no rows.
+template <int half>
+DT_AVX512 inline void AddBlocks(size_t blocks, size_t steps, const char* a, size_t a_stride, const char* weights, const __m512* scales, float* sums,
+                                size_t used) {
   constexpr size_t rows = kTileRows;
   alignas(64) int32_t products[2][kTileRows * kColumns];
   if (used < rows) std::memset(products, 0, sizeof(products));
   __m512 sum[rows];
 #pragma GCC unroll 16
   for (size_t r = 0; r < rows; ++r) sum[r] = _mm512_load_ps(sums + r * kColumns);
-  const auto multiply = [&](size_t b) __attribute__((always_inline, target("avx512f,avx512bw,avx512vl,avx512dq"))) {
-    if constexpr (second) DT_TILE_ZERO(1);
-    else DT_TILE_ZERO(0);
+  const auto multiply = [&](size_t b) __attribute__((always_inline)) {
+    ZeroTile<kSums[half]>();
     for (size_t s = b * steps; s < (b + 1) * steps; ++s) {
-      DT_TILE_LOAD(6, weights + s * kStepBytes, size_t{64});
-      if constexpr (second) {
-        DT_TILE_LOAD(5, a + s * kStep, a_stride);
-        DT_TILE_DOT(1, 5, 6);
-      } else {
-        DT_TILE_LOAD(4, a + s * kStep, a_stride);
-        DT_TILE_DOT(0, 4, 6);
-      }
+      LoadTile<kWeights>(weights + s * kStepBytes, 64);
+      LoadTile<kInputs[half]>(a + s * kStep, a_stride);
+      AddProducts<kSums[half], kInputs[half], kWeights>();
     }
-    if constexpr (second) DT_TILE_STORE(1, products[b % 2], size_t{64});
-    else DT_TILE_STORE(0, products[b % 2], size_t{64});
+    StoreTile<kSums[half]>(products[b % 2], 64);
   };
   multiply(0);
   for (size_t b = 0; b < blocks; ++b) {
@@ -128,7 +127,7 @@ DT_AVX512 inline __m512 Scales(const char* from) {
 
 DT_AVX512 void BlockTile(size_t rows, size_t columns, size_t inner, const int8_t* a, size_t a_stride, const void* weights, float* c, size_t c_row_stride,
                          size_t c_column_stride, const void* params, const void* quantization) {
-  const Range range = *static_cast<const Range*>(params);
+  const BlockRange range = *static_cast<const BlockRange*>(params);
   const auto* const q = static_cast<const RowQuantization*>(quantization);
   const __m512 min = _mm512_set1_ps(range.min), max = _mm512_set1_ps(range.max);
   const size_t blocks = inner / range.block, steps = range.block / kStep, at_once = std::max<size_t>(kChunk / steps, 1);
@@ -138,8 +137,7 @@ DT_AVX512 void BlockTile(size_t rows, size_t columns, size_t inner, const int8_t
   thread_local std::vector<char> inputs, widened;
   inputs.resize(kBlockTileRows * inner + 64);
   widened.resize(at_once * steps * kStepBytes + 64);
-  const auto aligned = [](std::vector<char>& v) { return v.data() + (64 - reinterpret_cast<uintptr_t>(v.data()) % 64) % 64; };
-  char *const x = aligned(inputs), *const bytes = aligned(widened);
+  char *const x = PackedStart(inputs), *const bytes = PackedStart(widened);
   const __m256i flip = _mm256_set1_epi8(static_cast<char>(0x80));
   for (size_t r = 0; r < rows; ++r)
     for (size_t k = 0; k < inner; k += kStep) {
@@ -148,13 +146,14 @@ DT_AVX512 void BlockTile(size_t rows, size_t columns, size_t inner, const int8_t
     }
 
   TileShapes shapes;
-  for (const size_t tile : {0, 1, 4, 5}) {
-    shapes.rows[tile] = static_cast<uint8_t>(tile % 2 ? std::max<size_t>(second, 1) : first);
-    shapes.row_bytes[tile] = tile < 2 ? 4 * kColumns : kStep;
+  for (const size_t half : {0, 1}) {
+    shapes.rows[kSums[half]] = shapes.rows[kInputs[half]] = static_cast<uint8_t>(half ? std::max<size_t>(second, 1) : first);
+    shapes.row_bytes[kSums[half]] = 4 * kColumns;
+    shapes.row_bytes[kInputs[half]] = kStep;
   }
-  shapes.rows[6] = kStep / 4;
-  shapes.row_bytes[6] = 4 * kColumns;
-  DT_TILE_SHAPES(shapes);
+  shapes.rows[kWeights] = kStep / 4;
+  shapes.row_bytes[kWeights] = 4 * kColumns;
+  SetTileShapes(shapes);
 
   alignas(64) float sums[kBlockTileRows * kColumns] = {};
   alignas(64) __m512 scales[kChunk];
@@ -162,8 +161,10 @@ DT_AVX512 void BlockTile(size_t rows, size_t columns, size_t inner, const int8_t
   for (;;) {
     const __m512 of_weights = _mm512_loadu_ps(w);
     w += 4 * kColumns;
-    for (size_t r = 0; r < rows; ++r)
-      _mm512_store_ps(sums + r * kColumns, _mm512_mul_round_ps(_mm512_set1_ps(static_cast<float>(q[r].zero_point) + 128), of_weights, _MM_FROUND_CUR_DIRECTION));
+    for (size_t r = 0; r < rows; ++r) {
+      const __m512 zero_point = _mm512_set1_ps(static_cast<float>(q[r].zero_point) + 128);
+      _mm512_store_ps(sums + r * kColumns, _mm512_mul_round_ps(zero_point, of_weights, _MM_FROUND_CUR_DIRECTION));
+    }
     for (size_t b = 0; b < blocks; b += at_once) {
       const size_t count = std::min(at_once, blocks - b);
       for (size_t i = 0; i < count; ++i) {
@@ -172,8 +173,8 @@ DT_AVX512 void BlockTile(size_t rows, size_t columns, size_t inner, const int8_t
         w += 2 * kColumns;
       }
       const char* const inputs_here = x + b * range.block;
-      AddBlocks<false>(count, steps, inputs_here, inner, bytes, scales, sums, first);
-      if (second > 0) AddBlocks<true>(count, steps, inputs_here + kTileRows * inner, inner, bytes, scales, sums + kTileRows * kColumns, second);
+      AddBlocks<0>(count, steps, inputs_here, inner, bytes, scales, sums, first);
+      if (second > 0) AddBlocks<1>(count, steps, inputs_here + kTileRows * inner, inner, bytes, scales, sums + kTileRows * kColumns, second);
     }
     const __m512 bias = _mm512_loadu_ps(w);
     w += 4 * kColumns;
@@ -188,7 +189,7 @@ DT_AVX512 void BlockTile(size_t rows, size_t columns, size_t inner, const int8_t
     columns -= kColumns;
     c = reinterpret_cast<float*>(reinterpret_cast<char*>(c) + c_column_stride);
   }
-  DT_TILE_RELEASE();
+  ReleaseTiles();
 }
 
 bool HasAmx() {
@@ -211,7 +212,8 @@ BlockTiles FindBlockTiles() {
 void UseBlockTiles() {
   const BlockTiles tiles = FindBlockTiles();
   constexpr size_t kLog2Inner = 3;
-  if (tiles.ours && SameResults(tiles)) AddTile(xnn_init_qd8_f32_qb4w_gemm_config(), tiles.theirs, kTheirRows, kColumns, kLog2Inner, tiles.ours, kBlockTileRows);
+  if (!tiles.ours || !SameResults(tiles)) return;
+  AddTile(xnn_init_qd8_f32_qb4w_gemm_config(), tiles.theirs, kTheirRows, kColumns, kLog2Inner, tiles.ours, kBlockTileRows);
 }
 #else
 BlockTiles FindBlockTiles() { return {nullptr, nullptr}; }
@@ -220,40 +222,24 @@ void UseBlockTiles() {}
 
 bool SameResults(const BlockTiles& tiles, const BlockSample& sample) {
   const size_t rows = sample.rows, columns = sample.columns, inner = sample.inner, block = sample.block;
-  uint32_t state = sample.seed;
-  const auto random = [&state] { return state = state * 1664525 + 1013904223, state >> 8; };
-  const auto number = [&] { return (static_cast<float>(random() % 20001) - 10000) / 4000; };
+  SampleNumbers random(sample.seed);
   const size_t stride = inner + 32;
   std::vector<int8_t> a(rows * stride + 64);
-  for (int8_t& x : a) x = static_cast<int8_t>(random());
-  std::vector<std::byte> memory;
-  const auto put = [&memory](const auto& value) {
-    const auto* p = reinterpret_cast<const std::byte*>(&value);
-    memory.insert(memory.end(), p, p + sizeof(value));
-  };
-  for (size_t g = 0; g < (columns + kColumns - 1) / kColumns; ++g) {
-    for (size_t i = 0; i < kColumns; ++i) put(number());
-    for (size_t b = 0; b < inner / block; ++b) {
-      for (size_t i = 0; i < block * kColumns / 2; ++i) put(static_cast<uint8_t>(random()));
-      for (size_t i = 0; i < kColumns; ++i) put(static_cast<uint16_t>(std::bit_cast<uint32_t>(number()) >> 16));
-    }
-    for (size_t i = 0; i < kColumns; ++i) put(number());
-  }
-  // Packed weights begin at a multiple of 64.
-  memory.resize(memory.size() + 64);
-  const size_t shift = (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
-  std::memmove(memory.data() + shift, memory.data(), memory.size() - 64);
-  const std::byte* const weights = memory.data() + shift;
+  random.Fill(a);
+  PackedSample packed;
+  for (size_t g = 0; g < (columns + kColumns - 1) / kColumns; ++g) packed.PutBlocks(random, kColumns, inner, block);
+  const std::byte* const weights = packed.Start();
   // XNNPACK's kernel computes the last row again for those that its tile lacks.
   std::vector<RowQuantization> q(rows + kTheirRows);
   for (size_t r = 0; r < q.size(); ++r)
-    q[r] = r < rows ? RowQuantization{static_cast<int32_t>(random() % 256) - 128, static_cast<float>(random() % 1000 + 1) * 1e-5f} : q[rows - 1];
+    q[r] = r < rows ? RowQuantization{static_cast<int32_t>(random.Next() % 256) - 128, static_cast<float>(random.Next() % 1000 + 1) * 1e-5f} : q[rows - 1];
   const size_t c_stride = columns + 3;
   for (const float limit : {INFINITY, 50.0f}) {
-    const Range range{-limit, limit, block};
+    const BlockRange range{-limit, limit, block};
     std::vector<float> theirs(rows * c_stride, 1), ours(rows * c_stride, 1);
     for (size_t r = 0; r < rows; r += kTheirRows)
-      tiles.theirs(std::min(rows - r, kTheirRows), columns, inner, a.data() + r * stride, stride, weights, theirs.data() + r * c_stride, 4 * c_stride, 64, &range, &q[r]);
+      tiles.theirs(std::min(rows - r, kTheirRows), columns, inner, a.data() + r * stride, stride, weights, theirs.data() + r * c_stride, 4 * c_stride, 64,
+                   &range, &q[r]);
     tiles.ours(rows, columns, inner, a.data(), stride, weights, ours.data(), 4 * c_stride, 64, &range, q.data());
     if (std::memcmp(theirs.data(), ours.data(), theirs.size() * sizeof(float)) != 0) return false;
   }
@@ -261,7 +247,8 @@ bool SameResults(const BlockTiles& tiles, const BlockSample& sample) {
 }
 
 bool SameResults(const BlockTiles& tiles) {
-  constexpr std::array<BlockSample, 6> samples = {{{32, 40, 64, 32}, {17, 16, 32, 32}, {16, 7, 96, 32}, {5, 33, 128, 64}, {32, 16, 256, 128}, {31, 17, 1088, 32}}};
+  constexpr std::array<BlockSample, 6> samples = {
+      {{32, 40, 64, 32}, {17, 16, 32, 32}, {16, 7, 96, 32}, {5, 33, 128, 64}, {32, 16, 256, 128}, {31, 17, 1088, 32}}};
   return std::all_of(samples.begin(), samples.end(), [&](const BlockSample& s) { return SameResults(tiles, s); });
 }
 

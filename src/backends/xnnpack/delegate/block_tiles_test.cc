@@ -28,8 +28,8 @@ TEST(BlockTiles, TheComparisonFindsADifference) {
   if (!tiles.ours) GTEST_SKIP() << kNone;
   static RowKernel* ours;
   ours = tiles.ours;
-  tiles.ours = [](size_t rows, size_t columns, size_t inner, const int8_t* a, size_t a_stride, const void* w, float* c, size_t c_row_stride, size_t c_column_stride,
-                  const void* params, const void* quantization) {
+  tiles.ours = [](size_t rows, size_t columns, size_t inner, const int8_t* a, size_t a_stride, const void* w, float* c, size_t c_row_stride,
+                  size_t c_column_stride, const void* params, const void* quantization) {
     ours(rows, columns, inner, a, a_stride, w, c, c_row_stride, c_column_stride, params, quantization);
     reinterpret_cast<float*>(reinterpret_cast<char*>(c) + (rows - 1) * c_row_stride)[columns - 1] += 1;
   };

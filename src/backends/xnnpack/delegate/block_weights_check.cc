@@ -6,10 +6,10 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "backends/xnnpack/delegate/operator_ptr.h"
 #include "core/dtype.h"
 
 namespace dovetail {
@@ -17,10 +17,6 @@ namespace {
 
 constexpr size_t kRows = 3, kInner = 64, kColumns = 20, kBlock = 32;
 constexpr int kZeroPoint = 8;  // what a half that stands for 0 holds
-
-struct DeleteOperator {
-  void operator()(xnn_operator* op) const { xnn_delete_operator(op); }
-};
 
 // Small integers and powers of two: every sum is exact, in whatever order.
 int Weight(size_t column, size_t i) { return static_cast<int>((column * 5 + i * 7) % 16) - kZeroPoint; }
@@ -45,7 +41,7 @@ Status Check() {
   xnn_operator_t made = nullptr;
   xnn_status s = xnn_create_fully_connected_nc_qd8_f32_qb4w(kInner, kColumns, kInner, kColumns, kBlock, kZeroPoint, scales.data(), weights.data(), nullptr,
                                                             -INFINITY, INFINITY, 0, nullptr, nullptr, &made);
-  const std::unique_ptr<xnn_operator, DeleteOperator> op(made);
+  const OperatorPtr op(made);
   if (s == xnn_status_success) s = xnn_reshape_fully_connected_nc_qd8_f32_qb4w(made, kRows, nullptr);
   if (s == xnn_status_success) s = xnn_setup_fully_connected_nc_qd8_f32_qb4w(made, in.data(), out.data(), rows.data());
   if (s == xnn_status_success) s = xnn_run_operator(made, nullptr);

@@ -7,16 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "backends/xnnpack/delegate/operator_ptr.h"
+
 namespace dovetail {
 namespace {
 
 // 17 results: a tile of 16, and one.
 constexpr size_t kChannels = 132, kTaps = 2, kWidth = 18, kResults = kWidth - kTaps + 1;
 constexpr int kZeroPoint = 1;
-
-struct DeleteOperator {
-  void operator()(xnn_operator* op) const { xnn_delete_operator(op); }
-};
 
 // So few and small that every result is exact and within int8.
 int Weight(size_t i) { return i % 13 == 0 ? (i % 2 ? 1 : -1) : 0; }
@@ -30,7 +28,7 @@ Status Check() {
   xnn_operator_t made = nullptr;
   xnn_status s = xnn_create_convolution2d_nhwc_qs8_qc8w(0, 0, 0, 0, 1, kTaps, 1, 1, 1, 1, 1, kChannels, 1, kChannels, 1, kZeroPoint, 1, &scale, weights.data(),
                                                         nullptr, 0, 1, -128, 127, 0, nullptr, nullptr, &made);
-  const std::unique_ptr<xnn_operator, DeleteOperator> op(made);
+  const OperatorPtr op(made);
   size_t workspace = 0, alignment = 0, height = 0, width = 0;
   if (s == xnn_status_success) s = xnn_reshape_convolution2d_nhwc_qs8_qc8w(made, 1, 1, kWidth, &workspace, &alignment, &height, &width, nullptr);
   std::vector<std::byte> memory(workspace + alignment);

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <vector>
 
+#include "backends/xnnpack/delegate/kernel_calls.h"
+#include "backends/xnnpack/delegate/kernel_samples.h"
 #include "backends/xnnpack/delegate/kernel_table.h"
 
 #ifdef DOVETAIL_XNNPACK_DEPTHWISE_KERNELS
@@ -23,10 +25,6 @@ const void* xnn_init_qs8_qc8w_dwconv_config();
 namespace dovetail {
 namespace {
 
-struct Range {
-  int16_t zero_point, min, max;
-};
-
 // Weights are in blocks of 32 channels: biases (int32), the taps (int8), scales (float).
 constexpr size_t kBlock = 32;
 constexpr size_t BlockBytes(size_t taps) { return kBlock * (taps + sizeof(int32_t) + sizeof(float)); }
@@ -36,7 +34,6 @@ constexpr size_t BlockBytes(size_t taps) { return kBlock * (taps + sizeof(int32_
 #ifdef DOVETAIL_XNNPACK_DEPTHWISE_KERNELS
 namespace {
 
-#define DT_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 #define DT_INLINE DT_VNNI __attribute__((always_inline)) static inline
 
 // What is called alike for all widths of vectors: `p` begins the intrinsics' names, `n` is the number of bits.
@@ -107,7 +104,7 @@ struct Row {
   intptr_t input_stride;
   size_t output_stride, input_offset;
   const int8_t* zero;
-  Range range;
+  ByteRange range;
 };
 
 // Those of the channels in one vector from `channel` on. Outputs have `columns` columns of `rows` taps, of which the first `slide` are not the next
@@ -213,7 +210,7 @@ void AllChannels(const Row& row, const char* weights, size_t channels) {
 template <size_t rows, size_t columns>
 void Depthwise(size_t channels, size_t width, const int8_t** input, const void* weights, int8_t* output, intptr_t input_stride, size_t output_increment,
                size_t input_offset, const int8_t* zero, const void* params) {
-  const Row row{width, input, output, input_stride, channels + output_increment, input_offset, zero, *static_cast<const Range*>(params)};
+  const Row row{width, input, output, input_stride, channels + output_increment, input_offset, zero, *static_cast<const ByteRange*>(params)};
   const char* w = static_cast<const char*>(weights);
   // Where the next output's pointers begin among this one's, whatever the kernel's shape.
   constexpr intptr_t column = rows * sizeof(void*);
@@ -233,8 +230,7 @@ constexpr size_t kSearchedWords = 12;
 }  // namespace
 
 const DepthwiseKernelPair* DepthwiseKernels(size_t* count) {
-  const bool has = __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                   __builtin_cpu_supports("avx512dq");
+  const bool has = HasVnni();
   *count = has ? std::size(kPairs) : 0;
   return has ? kPairs : nullptr;
 }
@@ -258,30 +254,27 @@ void UseDepthwiseKernels() {}
 
 bool SameResults(const DepthwiseKernelPair& pair, const DepthwiseSample& sample) {
   const size_t channels = sample.channels, width = sample.width, stride = sample.stride;
-  uint32_t state = sample.seed;
-  const auto random = [&state] { return state = state * 1664525 + 1013904223, state >> 8; };
+  SampleNumbers random(sample.seed);
   constexpr size_t kOffset = 5, kIncrement = 3, kPixels = 23, kBeyond = 16;
   // XNNPACK's kernel reads up to 15 bytes beyond the channels.
   std::vector<int8_t> image(kOffset + kPixels * channels + kBeyond), zero(channels + kBeyond);
-  for (std::vector<int8_t>* bytes : {&image, &zero})
-    for (int8_t& x : *bytes) x = static_cast<int8_t>(random());
+  for (std::vector<int8_t>* bytes : {&image, &zero}) random.Fill(*bytes);
   std::vector<const int8_t*> pointers((width - 1) * stride + pair.taps);
-  for (const int8_t*& p : pointers) p = random() % 5 == 0 ? zero.data() : image.data() + random() % kPixels * channels;
+  for (const int8_t*& p : pointers) p = random.Next() % 5 == 0 ? zero.data() : image.data() + random.Next() % kPixels * channels;
   const size_t blocks = (channels + kBlock - 1) / kBlock, block = BlockBytes(pair.taps);
-  // Packed weights begin at a multiple of 64.
-  std::vector<std::byte> memory(blocks * block + 64);
-  std::byte* const weights = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+  std::vector<std::byte> memory(blocks * block + kPackedAlignment);
+  std::byte* const weights = PackedStart(memory);
   for (std::byte* w = weights; w != weights + blocks * block; w += block) {
-    for (size_t i = 0; i < kBlock * (sizeof(int32_t) + pair.taps); ++i) w[i] = static_cast<std::byte>(random());
+    for (size_t i = 0; i < kBlock * (sizeof(int32_t) + pair.taps); ++i) w[i] = static_cast<std::byte>(random.Next());
     for (size_t i = 0; i < kBlock; ++i) {
       // Some are so large that sums leave the range of int32.
-      const int32_t bias = static_cast<int32_t>(random() % 60001) - 30000;
-      const float scale = static_cast<float>(random() % 1000 + 1) * (random() % 16 == 0 ? 1e3f : 1e-5f);
+      const int32_t bias = static_cast<int32_t>(random.Next() % 60001) - 30000;
+      const float scale = static_cast<float>(random.Next() % 1000 + 1) * (random.Next() % 16 == 0 ? 1e3f : 1e-5f);
       std::memcpy(w + i * sizeof(bias), &bias, sizeof(bias));
       std::memcpy(w + block - kBlock * sizeof(scale) + i * sizeof(scale), &scale, sizeof(scale));
     }
   }
-  for (const Range range : {Range{0, -128, 127}, Range{-128, -128, 90}, Range{11, -60, 77}}) {
+  for (const ByteRange range : {ByteRange{0, -128, 127}, ByteRange{-128, -128, 90}, ByteRange{11, -60, 77}}) {
     std::vector<int8_t> theirs(width * (channels + kIncrement), 1), ours = theirs;
     const auto call = [&](DepthwiseKernel* kernel, int8_t* output) {
       kernel(channels, width, pointers.data(), weights, output, static_cast<intptr_t>(stride * sizeof(void*)), kIncrement, kOffset, zero.data(), &range);

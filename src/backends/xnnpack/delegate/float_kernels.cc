@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/xnnpack/delegate/kernel_calls.h"
+#include "backends/xnnpack/delegate/kernel_samples.h"
 #include "backends/xnnpack/delegate/kernel_table.h"
 
 #ifdef DOVETAIL_XNNPACK_FLOAT_KERNELS
@@ -24,10 +26,6 @@ const void* xnn_init_f32_gemm_config();
 namespace dovetail {
 namespace {
 
-struct Range {
-  float min, max;
-};
-
 constexpr size_t kColumns = 32;  // of weights that lie together: a panel
 
 }  // namespace
@@ -43,7 +41,7 @@ constexpr size_t kShort = 32;      // inner indices, up to which results take mo
 
 struct Tile {
   size_t inner, a_stride, c_stride;
-  Range range;
+  FloatRange range;
 };
 
 // `rows` by `columns` results, of which `vectors` are enough. Each starts from its bias and takes the inner indices in order, as XNNPACK's do.
@@ -131,7 +129,7 @@ void Rows(const Tile& tile, size_t rows, size_t columns, const char* a, const fl
 
 void Multiply(size_t rows, size_t columns, size_t inner, const float* a, size_t a_stride, const float* w, float* c, size_t c_row_stride,
               size_t c_column_stride, const void* params) {
-  const Tile tile{inner / sizeof(float), a_stride, c_row_stride, *static_cast<const Range*>(params)};
+  const Tile tile{inner / sizeof(float), a_stride, c_row_stride, *static_cast<const FloatRange*>(params)};
   // Where writing takes the time, few rows at once keep it to few places.
   const size_t most = tile.inner <= kShort ? kHalf / 2 : rows;
   for (size_t r = 0; r < rows; r += most)
@@ -159,17 +157,15 @@ void UseFloatKernels() {}
 
 bool SameResults(const FloatKernelPair& pair, const FloatSample& sample) {
   const size_t rows = sample.rows, columns = sample.columns, inner = sample.inner;
-  uint32_t state = sample.seed;
-  const auto random = [&state] { return state = state * 1664525 + 1013904223, static_cast<float>(state >> 8) / 8388608 - 1; };
+  SampleNumbers random(sample.seed);
   // In floats, from one row and from one panel's results to the next.
   const size_t panels = (columns + kColumns - 1) / kColumns, a_stride = inner + 3, c_column = kColumns + 5, c_row = panels * c_column + 2;
-  std::vector<float> a(rows * a_stride), memory(panels * kColumns * (1 + inner) + 64 / sizeof(float));
+  std::vector<float> a(rows * a_stride), memory(panels * kColumns * (1 + inner) + kPackedAlignment / sizeof(float));
   for (std::vector<float>* values : {&a, &memory})
-    for (float& x : *values) x = random();
+    for (float& x : *values) x = static_cast<float>(random.Next()) / 8388608 - 1;
   a[rows / 2 * a_stride + inner / 2] = std::numeric_limits<float>::quiet_NaN();
-  // Packed weights begin at a multiple of 64.
-  const float* const w = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64 / sizeof(float);
-  const Range range{sample.min, sample.max};
+  const float* const w = PackedStart(memory);
+  const FloatRange range{sample.min, sample.max};
   constexpr size_t kBytes = sizeof(float);
   const auto call = [&](FloatKernel* kernel, size_t most, float* c) {
     for (size_t r = 0; r < rows; r += most)

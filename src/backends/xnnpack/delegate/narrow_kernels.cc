@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "backends/xnnpack/delegate/kernel_calls.h"
+#include "backends/xnnpack/delegate/kernel_samples.h"
 #include "backends/xnnpack/delegate/kernel_table.h"
 
 #ifdef DOVETAIL_XNNPACK_ROW_KERNELS
@@ -37,13 +39,7 @@ __attribute__((weak)) const void* xnn_init_qs8_qc8w_gemm_config();
 namespace dovetail {
 namespace {
 
-#define DT_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
-
 constexpr size_t kRows = 16, kColumns = 64;  // of a tile
-
-struct Output {
-  int16_t zero_point, min, max;
-};
 
 struct Rows {
   const int8_t* const* at;  // kRows for each tap
@@ -55,7 +51,7 @@ struct Rows {
 // (float); `first` of the columns are left out.
 template <size_t vectors>
 DT_VNNI void Block(const Rows& in, size_t first_row, size_t rows, size_t first, size_t columns, const char* group, int8_t* c, size_t c_stride,
-                   const Output& out) {
+                   const ByteRange& out) {
   constexpr size_t kBlock = 8;
   const size_t steps = (in.inner + 3) / 4;
   const char* w = group + 4 * kColumns + 4 * first;
@@ -111,7 +107,7 @@ DT_VNNI void Block(const Rows& in, size_t first_row, size_t rows, size_t first, 
   }
 }
 
-void Columns(const Rows& in, size_t rows, size_t columns, const char* group, int8_t* c, size_t c_stride, const Output& out) {
+void Columns(const Rows& in, size_t rows, size_t columns, const char* group, int8_t* c, size_t c_stride, const ByteRange& out) {
   for (size_t row = 0; row < rows; row += 8) {
     size_t first = 0;
     for (; first + 16 < columns; first += 32) Block<2>(in, row, rows, first, columns, group, c, c_stride, out);
@@ -135,7 +131,7 @@ void Split(const Rows& in, size_t rows, size_t columns, const void* w, int8_t* c
   const char* group = static_cast<const char*>(w) + amx / kColumns * group_bytes;
   c += amx / kColumns * c_column_stride;
   for (size_t column = amx; column < columns; column += kColumns, group += group_bytes, c += c_column_stride)
-    Columns(in, rows, std::min(kColumns, columns - column), group, c, c_row_stride, *static_cast<const Output*>(params));
+    Columns(in, rows, std::min(kColumns, columns - column), group, c, c_row_stride, *static_cast<const ByteRange*>(params));
 }
 
 void OurGemm(size_t rows, size_t columns, size_t inner, const int8_t* a, size_t a_stride, const void* w, int8_t* c, size_t c_row_stride,
@@ -160,30 +156,29 @@ Kernel** Find(Kernel* kernel) {
 }
 
 bool Agree() {
-  uint32_t state = 1;
-  const auto random = [&state] { return state = state * 1664525 + 1013904223, state >> 8; };
+  SampleNumbers random;
   for (const size_t taps : {size_t{1}, size_t{9}}) {
     for (const size_t inner : {size_t{3}, size_t{24}, size_t{68}}) {
       for (const size_t columns : {size_t{5}, size_t{44}, size_t{69}}) {
         const size_t groups = (columns + 63) / 64, steps = (inner + 3) / 4 * taps, padded = steps / taps * 4;
-        std::vector<int32_t> w(16 + groups * 64 * (2 + steps));
-        int32_t* const weights = w.data() + (64 - reinterpret_cast<uintptr_t>(w.data()) % 64) % 64 / 4;
+        std::vector<int32_t> w(kPackedAlignment / sizeof(int32_t) + groups * 64 * (2 + steps));
+        int32_t* const weights = PackedStart(w);
         int32_t* at = weights;
         for (size_t g = 0; g < groups; ++g) {
-          for (size_t i = 0; i < 64; ++i) *at++ = static_cast<int32_t>(random() % 4001) - 2000;
-          for (size_t i = 0; i < 64 * steps; ++i) *at++ = static_cast<int32_t>(random() << 8 | (random() & 0xFF));
+          for (size_t i = 0; i < 64; ++i) *at++ = static_cast<int32_t>(random.Next() % 4001) - 2000;
+          for (size_t i = 0; i < 64 * steps; ++i) *at++ = static_cast<int32_t>(random.Next() << 8 | (random.Next() & 0xFF));
           for (size_t i = 0; i < 64; ++i, ++at) {
-            const float scale = static_cast<float>(random() % 1000 + 1) * 2e-6f;
+            const float scale = static_cast<float>(random.Next() % 1000 + 1) * 2e-6f;
             std::memcpy(at, &scale, sizeof(scale));
           }
         }
         std::vector<int8_t> a((taps * kRows + 2) * padded + 64);
-        for (int8_t& x : a) x = static_cast<int8_t>(random());
+        random.Fill(a);
         const int8_t* const zero = a.data() + (taps * kRows + 1) * padded;
         std::vector<const int8_t*> pointers(taps * kRows);
         for (size_t i = 0; i < pointers.size(); ++i) pointers[i] = i % 7 == 3 ? zero : a.data() + i * padded;
         for (const size_t rows : {size_t{1}, size_t{7}, size_t{16}}) {
-          const Output out{static_cast<int16_t>(random() % 100), -120, 125};
+          const ByteRange out{static_cast<int16_t>(random.Next() % 100), -120, 125};
           std::vector<int8_t> theirs(rows * columns, 1), ours(rows * columns, 2);
           if (taps == 1) {
             xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_16x64c4__avx512amx(rows, columns, inner, a.data(), padded, weights, theirs.data(), columns, 64, &out);

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "backends/xnnpack/delegate/kernel_calls.h"
+#include "backends/xnnpack/delegate/kernel_samples.h"
 #include "backends/xnnpack/delegate/kernel_table.h"
 
 #ifdef DOVETAIL_XNNPACK_ROW_KERNELS
@@ -25,26 +27,8 @@ __attribute__((weak)) dovetail::RowKernel xnn_qd8_f32_qc8w_gemm_minmax_ukernel_1
 #endif
 
 namespace dovetail {
-namespace {
-
-struct Range {
-  float min, max;
-};
-struct BlockRange {
-  float min, max;
-  size_t block;
-};
-struct RowQuantization {
-  int32_t zero_point;
-  float scale;
-};
-
-}  // namespace
-
 #ifdef DOVETAIL_XNNPACK_ROW_KERNELS
 namespace {
-
-#define DT_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 
 // Eight bytes of the row in each lane, moved to the unsigned range; what that adds is in the sums of the weights.
 DT_VNNI inline __m512i Broadcast(const int8_t* a) {
@@ -69,7 +53,7 @@ DT_VNNI inline void Store(float* c, __m512 v, size_t columns) {
 // For 16 columns: their sums of weights (int32), for every 8 of the inner size 8 bytes of each column, scales and biases (float).
 DT_VNNI void Int8Row(size_t, size_t columns, size_t inner, const int8_t* a, size_t, const void* weights, float* c, size_t, size_t c_stride,
                      const void* params, const void* quantization) {
-  const Range range = *static_cast<const Range*>(params);
+  const FloatRange range = *static_cast<const FloatRange*>(params);
   const RowQuantization q = *static_cast<const RowQuantization*>(quantization);
   const __m512 min = _mm512_set1_ps(range.min), max = _mm512_set1_ps(range.max), scale = _mm512_set1_ps(q.scale);
   const __m512i zero_point = _mm512_set1_epi32(q.zero_point + 128);
@@ -110,7 +94,7 @@ DT_VNNI void Int8Row(size_t, size_t columns, size_t inner, const int8_t* a, size
 DT_VNNI void Int8RowOf64(size_t, size_t columns, size_t inner, const int8_t* a, size_t, const void* weights, float* c, size_t, size_t c_stride,
                          const void* params, const void* quantization) {
   constexpr size_t kVectors = 4, kStep = 64 * kVectors;
-  const Range range = *static_cast<const Range*>(params);
+  const FloatRange range = *static_cast<const FloatRange*>(params);
   const RowQuantization q = *static_cast<const RowQuantization*>(quantization);
   const __m512 min = _mm512_set1_ps(range.min), max = _mm512_set1_ps(range.max), scale = _mm512_set1_ps(q.scale);
   const __m512i zero_point = _mm512_set1_epi32(q.zero_point + 128);
@@ -222,7 +206,7 @@ RowKernel** Find(const RowKernelPair& pair, RowKernel* kernel) { return kernel ?
 
 const RowKernelPair* RowKernels(size_t* count) {
   *count = 0;
-  if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")) return nullptr;
+  if (!HasVnni()) return nullptr;
   // A processor may have AMX where the system does not let it be used; XNNPACK asked.
   const bool amx = Find(kInt8Amx, kInt8Amx.theirs) || Find(kInt8Amx, kInt8Amx.ours);
   *count = std::size(kPairs) - (amx ? 0 : 1);
@@ -245,50 +229,35 @@ void UseRowKernels() {}
 
 bool SameResults(const RowKernelPair& pair) {
   const size_t nr = pair.nr;
-  uint32_t state = 1;
-  const auto random = [&state] { return state = state * 1664525 + 1013904223, state >> 8; };
-  const auto number = [&] { return (static_cast<float>(random() % 20001) - 10000) / 4000; };
+  SampleNumbers random;
   for (const size_t inner : {size_t{32}, size_t{64}, size_t{160}, size_t{8}, size_t{13}, size_t{71}}) {
     if (pair.block != 0 && inner % pair.block != 0) continue;
     for (const size_t columns : {size_t{1}, nr - 1, nr, 2 * nr + 8}) {
       const size_t groups = (columns + nr - 1) / nr, padded = (inner + 15) / 16 * 16;
       std::vector<int8_t> a(padded + 64);
-      for (int8_t& x : a) x = static_cast<int8_t>(random());
-      std::vector<std::byte> w;
-      const auto put = [&w](const auto& value) {
-        const auto* p = reinterpret_cast<const std::byte*>(&value);
-        w.insert(w.end(), p, p + sizeof(value));
-      };
+      random.Fill(a);
+      PackedSample packed;
       for (size_t g = 0; g < groups; ++g) {
         if (pair.block) {
-          for (size_t i = 0; i < nr; ++i) put(number());
-          for (size_t b = 0; b < inner / pair.block; ++b) {
-            for (size_t i = 0; i < pair.block * nr / 2; ++i) put(static_cast<uint8_t>(random()));
-            for (size_t i = 0; i < nr; ++i) put(static_cast<uint16_t>(std::bit_cast<uint32_t>(number()) >> 16));
-          }
-        } else {
-          std::vector<int8_t> bytes((inner + pair.kr - 1) / pair.kr * pair.kr * nr);
-          std::vector<int32_t> sums(nr);  // negative: what a zero point of 1 adds
-          for (size_t i = 0; i < bytes.size();)
-            for (int32_t& sum : sums)
-              for (size_t k = 0; k < pair.kr; ++k, ++i) sum -= bytes[i] = static_cast<int8_t>(random());
-          for (const int32_t x : sums) put(x);
-          const auto* p = reinterpret_cast<const std::byte*>(bytes.data());
-          w.insert(w.end(), p, p + bytes.size());
-          for (size_t i = 0; i < nr; ++i) put(number());
+          packed.PutBlocks(random, nr, inner, pair.block);
+          continue;
         }
-        for (size_t i = 0; i < nr; ++i) put(number());
+        std::vector<int8_t> bytes((inner + pair.kr - 1) / pair.kr * pair.kr * nr);
+        random.Fill(bytes);
+        std::vector<int32_t> sums(nr);  // negative: what a zero point of 1 adds
+        for (size_t i = 0; i < bytes.size();)
+          for (int32_t& sum : sums)
+            for (size_t k = 0; k < pair.kr; ++k) sum -= bytes[i++];
+        for (const int32_t x : sums) packed.Put(x);
+        packed.PutBytes(bytes);
+        packed.PutNumbers(random, 2 * nr);  // scales and biases
       }
-      // Packed weights begin at a multiple of 64.
-      w.resize(w.size() + 64);
-      const size_t shift = (64 - reinterpret_cast<uintptr_t>(w.data()) % 64) % 64;
-      std::memmove(w.data() + shift, w.data(), w.size() - 64);
-      const std::byte* weights = w.data() + shift;
+      const std::byte* const weights = packed.Start();
       for (const float limit : {INFINITY, 50.0f}) {
         const BlockRange blocks{-limit, limit, pair.block};
-        const Range range{-limit, limit};
+        const FloatRange range{-limit, limit};
         const void* params = pair.block ? static_cast<const void*>(&blocks) : &range;
-        const RowQuantization q[2] = {{static_cast<int32_t>(random() % 256) - 128, 0.013f}, {0, 1}};
+        const RowQuantization q[2] = {{static_cast<int32_t>(random.Next() % 256) - 128, 0.013f}, {0, 1}};
         std::vector<float> theirs(columns, 1), ours(columns, 2);
         pair.theirs(1, columns, inner, a.data(), inner, weights, theirs.data(), 4 * columns, 4 * nr, params, q);
         pair.ours(1, columns, inner, a.data(), inner, weights, ours.data(), 4 * columns, 4 * nr, params, q);
