@@ -28,7 +28,13 @@ constexpr size_t kMinAlignment = 64, kHugePage = size_t{2} << 20;
 static_assert(sizeof(Header) <= kMinAlignment);
 
 // Small blocks are kept for reuse when freed: XNNPACK takes and frees bookkeeping memory each time it plans its workspace, which
-// it does again and again while sizes alternate.
+// it does again and again while sizes alternate. The address sanitizer gets a block of its own for each request, or it would name the first
+// one to use the memory as the one that leaks it; only the count is kept then.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kKeepsMemory = false;
+#else
+constexpr bool kKeepsMemory = true;
+#endif
 constexpr size_t kMinKeptLog2 = 6, kMaxKeptLog2 = 18, kKeptPerSize = 16;
 struct Kept {
   std::array<void*, kKeptPerSize> blocks{};
@@ -49,12 +55,17 @@ void* Allocate(size_t size, size_t alignment) {
   if (size > SIZE_MAX / 2 || alignment > kHugePage) return nullptr;
   alignment = std::max(alignment, kMinAlignment);
   size_t capacity = std::max(size, size_t{1} << kMinKeptLog2);
+  bool is_kept = false;
   if (alignment == kMinAlignment && capacity <= size_t{1} << kMaxKeptLog2) {
     capacity = std::bit_ceil(capacity);
     const std::lock_guard lock(mutex);
     if (Kept& k = KeptOf(capacity); k.count > 0) {
-      ++memory.requests;
-      return k.blocks[--k.count];
+      --k.count;
+      is_kept = true;
+      if (kKeepsMemory) {
+        ++memory.requests;
+        return k.blocks[k.count];
+      }
     }
   }
   const size_t offset = alignment, total = offset + capacity;
@@ -64,26 +75,30 @@ void* Allocate(size_t size, size_t alignment) {
   void* p = static_cast<std::byte*>(base) + offset;
   HeaderOf(p) = {base, capacity};
   const std::lock_guard lock(mutex);
-  ++memory.allocations;
   ++memory.requests;
-  memory.bytes += capacity;
+  if (!is_kept) {
+    ++memory.allocations;
+    memory.bytes += capacity;
+  }
   return p;
 }
 
 void Free(void* p) {
   if (!p) return;
   const Header h = HeaderOf(p);
+  bool is_kept = false;
   {
     const std::lock_guard lock(mutex);
     // A kept block must be aligned like every other of its size.
     if (IsKeptSize(h.capacity) && static_cast<std::byte*>(p) - static_cast<std::byte*>(h.base) == kMinAlignment) {
       if (Kept& k = KeptOf(h.capacity); k.count < kKeptPerSize) {
         k.blocks[k.count++] = p;
-        return;
+        is_kept = true;
       }
     }
-    memory.bytes -= h.capacity;
+    if (!is_kept) memory.bytes -= h.capacity;
   }
+  if (is_kept && kKeepsMemory) return;
   free(h.base);
 }
 
