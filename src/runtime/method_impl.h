@@ -39,6 +39,8 @@ struct KernelStep {
   std::vector<TensorView> in_views, out_views;
   size_t scratch_bytes = 0;
   bool inferred = false;
+  bool looks_up_table = false;  // RunTableLookup runs it
+  int64_t rows_looked_up = 0;   // since pages of the table were let go
   bool empty = false;  // every output is: there is nothing to compute, however large the sizes beside the 0 are
 };
 
@@ -107,6 +109,10 @@ Result<std::unique_ptr<MethodImpl>> LoadMethodImpl(InstanceData* instance, size_
 Status RunMethod(MethodImpl* m, std::span<const TensorView> inputs);
 // Runs the inference of a kernel call for the shapes in in_views and takes what follows: output shapes and scratch.
 Status InferStep(MethodImpl* m, KernelStep* step);
+
+// Marks the steps that look up rows of a large table in the program's file (table_lookup.cc); after placement.
+void FindTableLookups(MethodImpl* m);
+Status RunTableLookup(MethodImpl* m, KernelStep* step, const KernelContext& context);
 
 // "instruction 12: aten::add.out in method 'forward'"
 std::string DescribeStep(const MethodImpl& m, size_t step);

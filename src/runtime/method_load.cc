@@ -288,6 +288,7 @@ Result<std::unique_ptr<MethodImpl>> LoadMethodImpl(InstanceData* instance, size_
   if (Status s = CountDelegateInputs(m.get()); !s.ok()) return named(std::move(s));
   if (Status s = PlaceTensors(m.get()); !s.ok()) return named(std::move(s));
   if (Status s = CreateDelegates(m.get()); !s.ok()) return named(std::move(s));
+  FindTableLookups(m.get());
   m->inputs.Init(m->info(), m->program->symbols);
   m->outputs.resize(m->info().outputs.size());
   return m;

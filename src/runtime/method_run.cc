@@ -73,7 +73,10 @@ Status RunKernel(MethodImpl* m, KernelStep* step) {
     t.view.sizes = step->out_views[r].sizes;
     step->out_views[r].data = t.view.data;
   }
-  if (!step->empty) DT_RETURN_IF_ERROR(step->op.run(ContextOf(*m, *step)));
+  if (!step->empty) {
+    const KernelContext context = ContextOf(*m, *step);
+    DT_RETURN_IF_ERROR(step->looks_up_table ? RunTableLookup(m, step, context) : step->op.run(context));
+  }
   if (step->result_view >= 0) {
     Tensor& t = m->table.tensors[static_cast<size_t>(step->result_view)];
     const Tensor& of = m->table.tensors[step->outputs[0]];

@@ -27,6 +27,13 @@ size_t Converts(const std::string& name) {
   return kinds.size() == 1 && !kinds[0].starts_with("XNN") ? SIZE_MAX : static_cast<size_t>(std::count(kinds.begin(), kinds.end(), "XNNConvert"));
 }
 
+TEST(Sources, AreLetGoWithTheirScales) {
+  const auto c = std::find_if(QuantizedCases().begin(), QuantizedCases().end(), [](const Case& one) { return one.name == "linear_dynamic_blocks"; });
+  Harness h(*c);
+  ASSERT_TRUE(h.Load().ok());
+  EXPECT_EQ(h.released(), 7u * 32 + 7u * 2 * 2 + 7u * 4);
+}
+
 TEST(StaticForm, ConvertsNothing) {
   for (const char* name :
        {"linear", "linear_no_bias", "linear_relu", "add", "add_broadcast", "add_constant", "sub", "sub_broadcast_first", "mul", "relu", "clamp", "sigmoid",

@@ -115,6 +115,7 @@ class GraphDefiner {
       if (p->scale_buffer_idx() != 0) {
         DT_ASSIGN_OR_RETURN(const auto scales, Constant(p->scale_buffer_idx(), uint64_t{p->num_scales()} * 4, 4));
         v.scales = scales.data();
+        v.scale_bytes = scales;
       }
       s = xnn_define_channelwise_quantized_tensor_value_v2(
           out_.subgraph.get(), type, type == xnn_datatype_qcint4 ? 8 : 0, static_cast<const float*>(v.scales), t.num_dims(),
@@ -125,6 +126,7 @@ class GraphDefiner {
       if (g->scale_buffer_idx() != 0) {
         DT_ASSIGN_OR_RETURN(const auto scales, Constant(g->scale_buffer_idx(), uint64_t{g->num_scales()} * 2, 2));
         v.scales = scales.data();
+        v.scale_bytes = scales;
       } else {
         const uint32_t n = g->scale()->size();
         auto scales = std::make_unique<uint16_t[]>(n);
@@ -162,8 +164,12 @@ class GraphDefiner {
       ForEachReadInput(*node, [&](uint32_t id) { packed[id] = false; });
       if (cache_ && p.filter != kXnnInvalidId && values_.at(p.filter).data && !cache_->Admit(Use(*node, p))) out_.use_cache = false;
     }
-    for (const auto& [id, done] : packed)
-      if (auto it = values_.find(id); done && it != values_.end() && it->second.data) out_.packed.push_back(it->second.bytes);
+    for (const auto& [id, done] : packed) {
+      const auto it = values_.find(id);
+      if (!done || it == values_.end() || !it->second.data) continue;
+      out_.packed.push_back(it->second.bytes);
+      if (!it->second.scale_bytes.empty()) out_.packed.push_back(it->second.scale_bytes);
+    }
   }
 
   WeightUse Use(const xn::XNode& node, const PackedOperands& p) const {

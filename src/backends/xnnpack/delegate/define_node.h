@@ -18,7 +18,7 @@ struct XnnValue {
   const xn::XNNTensorValue* tensor = nullptr;
   const void* data = nullptr;  // of a constant
   const void* scales = nullptr;
-  std::span<const std::byte> bytes;
+  std::span<const std::byte> bytes, scale_bytes;  // of the program, of a constant
   float scale = 0;  // if quantized per tensor
   int32_t zero_point = 0;
 };

@@ -86,6 +86,7 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::Create(const DelegateInitCont
   }
   if (ctx.release)
     for (std::span<const std::byte> bytes : graph.packed) ctx.release(bytes);
+  cache->AddSources(graph.packed);
 
   const auto by_id = [](const XnnExternal& a, const XnnExternal& b) { return a.id < b.id; };
   std::sort(graph.inputs.begin(), graph.inputs.end(), by_id);

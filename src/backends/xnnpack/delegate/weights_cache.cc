@@ -1,10 +1,12 @@
 #include "backends/xnnpack/delegate/weights_cache.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace dovetail {
 namespace {
 constexpr size_t kNotFound = SIZE_MAX;
+constexpr ptrdiff_t kMaxPadding = 64;  // between constants of a program
 WeightsCache* Of(void* context) { return static_cast<WeightsCache*>(context); }
 }  // namespace
 
@@ -20,6 +22,18 @@ WeightsCache::WeightsCache(const ProgramSource* program) : program_(program), pa
 }
 
 bool WeightsCache::Admit(const WeightUse& use) { return uses_.try_emplace(use.kernel, use).first->second == use; }
+
+void WeightsCache::MethodLoaded() {
+  packed_.Settle();
+  // Neighbours are let go together: released by itself, each would keep the pages at its ends, and reading the next one's scales maps pages around them.
+  std::sort(sources_.begin(), sources_.end(), [](const auto& a, const auto& b) { return a.data() < b.data(); });
+  for (size_t i = 0; i < sources_.size() && program_ && program_->file;) {
+    const std::byte *begin = sources_[i].data(), *end = begin + sources_[i].size();
+    while (++i < sources_.size() && sources_[i].data() <= end + kMaxPadding) end = std::max(end, sources_[i].data() + sources_[i].size());
+    program_->file->Release({begin, end});
+  }
+  sources_.clear();
+}
 
 bool WeightsCache::PersistentKey(const Key& key, Hash128* hash) const {
   const auto use = uses_.find(std::get<0>(key));

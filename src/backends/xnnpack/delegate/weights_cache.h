@@ -9,8 +9,10 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "backends/xnnpack/delegate/packed_weights.h"
 #include "runtime/delegate.h"
@@ -39,7 +41,9 @@ class WeightsCache final : public DelegateShared {
   // Whether the same kernel was always used like this, with this bias. If not, the graph at hand must be created without the cache,
   // since two packed forms could be taken for one another. (Graphs made by us never do that.)
   bool Admit(const WeightUse& use);
-  void MethodLoaded() override { packed_.Settle(); }
+  // Bytes of the program that are packed now.
+  void AddSources(std::span<const std::span<const std::byte>> sources) { sources_.insert(sources_.end(), sources.begin(), sources.end()); }
+  void MethodLoaded() override;
   PackedWeights& packed() { return packed_; }
 
  private:
@@ -53,6 +57,7 @@ class WeightsCache final : public DelegateShared {
   PackedWeights packed_;
   std::map<Key, const void*> known_;
   std::map<const void*, WeightUse> uses_;  // by kernel: of some operators XNNPACK's key leaves the bias out
+  std::vector<std::span<const std::byte>> sources_;  // of the method being loaded
   xnn_weights_cache_provider provider_{};
 };
 
