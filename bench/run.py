@@ -116,11 +116,21 @@ def last_json(log: Path) -> dict:
     return {}
 
 
+def read_files(folder: Path) -> None:
+    """Brings an engine's program and packed weights into the page cache, so that loading is not the disk's time: some kernels drop pages after a minute."""
+    for path in folder.rglob("*"):
+        if path.is_file() and path.suffix not in (".npz", ".log"):
+            with open(path, "rb") as file:
+                while file.read(1 << 22):
+                    pass
+
+
 def measure(variant: str, model: str, scheme: str, threads: int) -> dict:
     """One fresh process: its times in seconds, memory, and cosines."""
     engine, folder, work = ENGINES[VARIANTS[variant]], folder_of(variant, model, scheme), work_of(model)
     out = folder / "out.npz"
     command = engine.command(variant, model, scheme, folder, work, threads, out)
+    read_files(folder)
     done = report.process(command or worker(variant, "run", model, scheme, str(threads), str(out)))
     if command:
         result, outputs = engine.read(work, done["stdout"], out)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ VARIANTS = {
     "dovetail-state8": "Dovetail, `--state int8`",
 }
 VENV = "project"
+PACKED = "packed"  # the folder of packed weights beside a program
 binary = Path(os.environ.get("DOVETAIL_BINARY") or ROOT / "build" / "release" / "bin" / "dovetail")  # run.py --dovetail sets it
 
 
@@ -32,6 +34,7 @@ def compile_command(variant: str, model: str, scheme: str, target: Path) -> list
 
 
 def prepare(variant: str, model: str, scheme: str, folder: Path, work: Work) -> dict[str, Any]:
+    shutil.rmtree(folder / PACKED, ignore_errors=True)
     command = compile_command(variant, model, scheme, folder / "program.pte")
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     report = json.loads(done.stdout)
@@ -60,7 +63,8 @@ def _calls(folder: Path, work: Work) -> list[str]:
 
 def command(variant: str, model: str, scheme: str, folder: Path, work: Work, threads: int, out: Path) -> list[str]:
     calls = _calls(folder, work)
-    return [str(binary), "run", str(folder / "program.pte"), *calls, "-o", str(out.with_suffix("")), "--threads", str(threads), "--json"]
+    cache = ["--weights-cache", str(folder / PACKED)]
+    return [str(binary), "run", str(folder / "program.pte"), *calls, "-o", str(out.with_suffix("")), "--threads", str(threads), "--json", *cache]
 
 
 def read(work: Work, stdout: str, out: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
