@@ -2,8 +2,8 @@
 
     PYTHONPATH=bench build/venv/bin/python bench/context.py [--rounds N] [--lengths 64 ... 4096] [--variants V...] [--scheme int8]
 
-On llama110m with a cache of 4096 rows (`dovetail_zoo.llama110m.model(4096)`): the prompt is 12 tokens shorter than the length, and the last
-8 of it are decoded one at a time. Fresh processes, shuffled order, medians. Writes build/peers/context.json, a section of
+On llama110m with a cache of 4096 rows (`dovetail_zoo.llama110m.model(4096)`): the prompt is 28 tokens shorter than the length, and the last
+24 of it are timed, one at a time. Fresh processes, shuffled order, medians. Writes build/peers/context.json, a section of
 docs/benchmarks-peers.md and docs/benchmarks-context.svg.
 """
 
@@ -22,7 +22,7 @@ import run  # noqa: E402
 from peers import report  # noqa: E402
 from peers.work import BUILD, ROOT, WARM_STEPS, Work  # noqa: E402
 
-MODEL, STEPS = "llama110m_4096", 8
+MODEL, STEPS = "llama110m_4096", 24
 COLORS = {"dovetail": "#0b62a4", "dovetail-state8": "#5aa9e6", "llamacpp": "#c0392b", "executorch-tuned": "#2e8b57", "onnxruntime": "#8e44ad", "openvino": "#d68910"}
 
 
