@@ -68,7 +68,7 @@ class GraphDefiner {
   }
 
  private:
-  Result<std::span<const std::byte>> Constant(uint32_t index, uint64_t bytes, uint64_t alignment) const {
+  Result<std::span<const std::byte>> Constant(uint32_t index, uint64_t bytes, uint64_t alignment) {
     const xn::ConstantDataOffset& c = *blob_.graph->constant_data()->Get(index);
     if (!c.named_key() || c.named_key()->size() == 0) return blob_.constants.subspan(c.offset(), c.size());
     if (!ctx_.named_data) return NotFound("refers to '", c.named_key()->string_view(), "', but the program has no named data");
@@ -76,6 +76,7 @@ class GraphDefiner {
     if (data.size() < bytes) return Corrupt("needs ", bytes, " bytes, but '", c.named_key()->string_view(), "' has ", data.size());
     if (reinterpret_cast<uintptr_t>(data.data()) % alignment != 0)
       return Corrupt("refers to '", c.named_key()->string_view(), "', which is not aligned to ", alignment);
+    out_.named.push_back(data);
     return data;
   }
 
@@ -163,7 +164,7 @@ class GraphDefiner {
       if (cache_ && p.filter != kXnnInvalidId && values_.at(p.filter).data && !cache_->Admit(Use(*node, p))) out_.use_cache = false;
     }
     for (const auto& [id, done] : packed)
-      if (auto it = values_.find(id); done && it != values_.end() && it->second.data) out_.packed.push_back(it->second.bytes);
+      if (auto it = values_.find(id); it != values_.end() && it->second.data) (done ? out_.packed : out_.kept).push_back(it->second.bytes);
   }
 
   WeightUse Use(const xn::XNode& node, const PackedOperands& p) const {

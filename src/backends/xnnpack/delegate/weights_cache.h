@@ -39,7 +39,12 @@ class WeightsCache final : public DelegateShared {
   // Whether the same kernel was always used like this, with this bias. If not, the graph at hand must be created without the cache,
   // since two packed forms could be taken for one another. (Graphs made by us never do that.)
   bool Admit(const WeightUse& use);
-  void MethodLoaded() override { packed_.Settle(); }
+  void MethodLoaded() override {
+    if (!damaged_) packed_.Settle();
+  }
+  // Something that was packed is damaged: nothing goes to the cache file any more, and no other delegate may use what is here.
+  void Refuse() { damaged_ = true; }
+  bool damaged() const { return damaged_; }
   PackedWeights& packed() { return packed_; }
 
  private:
@@ -51,6 +56,7 @@ class WeightsCache final : public DelegateShared {
 
   const ProgramSource* program_;
   PackedWeights packed_;
+  bool damaged_ = false;
   std::map<Key, const void*> known_;
   std::map<const void*, WeightUse> uses_;  // by kernel: of some operators XNNPACK's key leaves the bias out
   xnn_weights_cache_provider provider_{};
