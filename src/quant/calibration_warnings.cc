@@ -64,6 +64,8 @@ void WarnOfBadValues(const Module& module, const std::vector<std::string>& files
       const Observer& o = it->second;
       const std::string& call = files[o.first_bad_call()];
       bad.push_back(StrCat(DescribeValue(module, graph, v), ": ", o.nans(), " NaN and ", o.infinities(), " infinite, first in call '", call, "'"));
+      const bool output = std::find(graph.outputs.begin(), graph.outputs.end(), v) != graph.outputs.end();
+      if (output && o.infinities() > 0) bad.back() += " (an output: infinities come back as an end of its range)";
     };
     for (ValueId v : graph.inputs) look(v);
     for (NodeId id : graph.order)

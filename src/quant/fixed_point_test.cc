@@ -118,7 +118,8 @@ TEST(FixedPoint, FourBitWeights) {
   EXPECT_EQ(wide.report.layers[1].became, "u16 per_tensor x i4 per_channel");
   size_t four_bits = 0;
   for (NodeId id : wide.graph().order)
-    if (const Node& m = wide.graph().node(id); m.op == OpId::kQuantizedLinear && wide.graph().type(m.operands[3]).ToString() == "i8[3,20]{per_channel axis=0 bits=4}") {
+    if (const Node& m = wide.graph().node(id);
+        m.op == OpId::kQuantizedLinear && wide.graph().type(m.operands[3]).ToString() == "i8[3,20]{per_channel axis=0 bits=4}") {
       ++four_bits;
       const Constant& c = *GetConstant(wide.after, wide.graph(), m.operands[3]);
       std::vector<std::byte> bytes(c.nbytes());

@@ -99,6 +99,13 @@ TEST(Masks, OfMaximaHaveNoPartInTheirRange) {
   EXPECT_GE(q.sqnr(MaskedCalls()[0]), 38);
 }
 
+// Other infinities of outputs.
+TEST(Masks, InfiniteOutputsAreWarnedOf) {
+  const Fixed q(MaskedOutput(INFINITY, "    %y = where %b, %low, %l : f32[6,16]\n"), "qnn-16a8w", MaskedCalls());
+  ASSERT_FALSE(q.report.warnings.empty());
+  EXPECT_NE(q.report.warnings[0].find("an output: infinities come back as an end of its range"), std::string::npos) << q.report.warnings[0];
+}
+
 TEST(Masks, ComputedWithAreWarnedOf) {
   const Fixed q(MaskedOutput(-1e9f, "    %h = where %b, %low, %l : f32[6,16]\n    %y = mul %h, %l : f32[6,16]\n"), "qnn-16a8w", MaskedCalls());
   ASSERT_EQ(q.report.warnings.size(), 1u);
