@@ -1,6 +1,7 @@
 """Accuracy of programs for Qualcomm's tensor processor, on the x86 simulator in Qualcomm's own library.
 
-    DOVETAIL_QNN_LIB=FOLDER PYTHONPATH=python build/venv/bin/python bench/qnn_accuracy.py [--only mobilenet,minilm,smollm2] [--soc SM8650] [--layers 2] [--tokens 11]
+    DOVETAIL_QNN_LIB=FOLDER PYTHONPATH=python build/venv/bin/python bench/qnn_accuracy.py [--only mobilenet,minilm,smollm2] [--soc SM8650]
+        [--layers 2] [--tokens 11]
 
 One row for each model and scheme: delegate calls, layers quantized and delegated, file size, seconds to compile, and how far outputs are from eager PyTorch
 in f32 - run by the simulator, and by our own kernels from the same quantized program (--backend cpu), which shows what is the scheme's and what the hardware's

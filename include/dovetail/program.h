@@ -99,10 +99,11 @@ struct InstanceOptions {
 
 class Program {
  public:
-  // Maps and checks the whole file. kNotFound, kIo, kCorrupt, kUnsupported (a format of another version). `weights` says where
+  // Maps the file and checks its table; what methods compute from is checked for damage when it is first used: delegates' data when a
+  // method is loaded, weights when they are packed. kNotFound, kIo, kCorrupt, kUnsupported (a format of another version). `weights` says where
   // what delegates pack lives; by default in private memory, packed anew at each load. `qnn` is for programs with QNN delegates.
   static Result<std::unique_ptr<Program>> Load(const std::string& path, const WeightsOptions& weights = {}, const QnnOptions& qnn = {});
-  // Copies the bytes. `name` starts error messages.
+  // Copies the bytes and checks all of them. `name` starts error messages.
   static Result<std::unique_ptr<Program>> FromBytes(std::span<const std::byte> bytes, std::string name = "program", const QnnOptions& qnn = {});
   ~Program();
   Program(const Program&) = delete;
@@ -111,6 +112,8 @@ class Program {
   const std::string& name() const;
   std::span<const MethodInfo> methods() const;
   const MethodInfo* FindMethod(std::string_view name) const;  // null when there is none
+  // Reads the whole file and compares it with the hashes that the compiler wrote. kCorrupt; OK for a file without hashes.
+  Status CheckAll() const;
   // Of all methods together.
   std::span<const StateInfo> states() const;
   // How `compile` was told to quantize it.

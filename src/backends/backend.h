@@ -49,7 +49,7 @@ struct Backend {
   // Whether `begin` failed, since last asked, for nodes that `check` refuses from now on: what is partitioned anew goes without them. Null: never.
   std::function<bool()> refuses_more = nullptr;
   // Called before `check` is asked of a graph's nodes, by backends that look at them together. Null: nothing to do.
-  std::function<void(const Graph& graph)> look = nullptr;
+  std::function<void(const Module& module, const Graph& graph)> look = nullptr;
 };
 
 }  // namespace dovetail

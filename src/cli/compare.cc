@@ -43,7 +43,7 @@ Status Compare(CompareFlags& flags, bool json) {
   DT_RETURN_IF_ERROR(TakeQuantization(*loaded.program, flags.compile));
   DT_ASSIGN_OR_RETURN(CompileOptions options, flags.compile.Options());
   std::string no_layers;
-  if (options.quantize.scheme && options.quantize.scheme->activations == Activations::kStatic && options.quantize.calibration.empty()) {
+  if (options.quantize.scheme && IsCalibrated(*options.quantize.scheme) && options.quantize.calibration.empty()) {
     no_layers = StrCat("layers of ", options.quantize.scheme->name, " need the calls it was calibrated with; give them with --calibrate");
     options.quantize.scheme = nullptr;
   }

@@ -7,6 +7,7 @@
 #include "cli/load_program.h"
 #include "cli/weights_of.h"
 #include "dovetail/program.h"
+#include "format/pte_reader.h"
 #include "import/import.h"
 #include "ir/text.h"
 
@@ -69,11 +70,16 @@ void PrintText(const Json& j) {
   }
 }
 
-Status Inspect(const std::string& file, bool graph, bool json, const QnnFlags& qnn) {
+Status Inspect(const std::string& file, bool graph, bool verify, bool json, const QnnFlags& qnn) {
   Json j;
+  if (verify && !file.ends_with(".pte")) return InvalidArgument("--verify checks a compiled program (.pte), which '", file, "' is not");
   if (file.ends_with(".pte")) {
     if (graph) return InvalidArgument("--graph prints the text form of a .pt2; '", file, "' is a compiled program");
     DT_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, Program::Load(file, {}, qnn.options));
+    if (verify) {
+      if (!program->view().has_hashes()) return Unsupported("'", file, "' has no hashes to compare with: another program or an older Dovetail made it");
+      DT_RETURN_IF_ERROR(program->CheckAll());
+    }
     DT_ASSIGN_OR_RETURN(j, InspectProgram(*program));
   } else {
     DT_ASSIGN_OR_RETURN(const Module module, ImportPt2(file));
@@ -94,11 +100,13 @@ Status Inspect(const std::string& file, bool graph, bool json, const QnnFlags& q
 void AddInspect(Context& context) {
   auto file = std::make_shared<std::string>();
   auto graph = std::make_shared<bool>(false);
+  auto verify = std::make_shared<bool>(false);
   auto qnn = std::make_shared<QnnFlags>();
   CLI::App* verb = AddVerb(context, "inspect", "tells what is in a .pt2 or .pte",
-                           [file, graph, qnn, &context] { return Inspect(*file, *graph, context.json, *qnn); });
+                           [file, graph, verify, qnn, &context] { return Inspect(*file, *graph, *verify, context.json, *qnn); });
   verb->add_option("FILE", *file, "a .pt2 or .pte file")->required();
   verb->add_flag("--graph", *graph, "print the text form of the IR");
+  verb->add_flag("--verify", *verify, "read all of a .pte and fail if a part is not what the compiler wrote");
   qnn->AddLibraryTo(verb);
 }
 

@@ -94,14 +94,23 @@ void WarnOfSlowProducts(const Module& module, QuantizeReport& report) {
                                      "have XNNPACK's"));
 }
 
-void WarnOfOtherScheme(const Scheme& scheme, bool npu, QuantizeReport& report) {
+// After partitioning.
+void WarnOfOtherScheme(const Scheme& scheme, bool npu, CompileReport& report) {
   if (npu == IsForNpu(scheme)) return;
+  if (!npu) {
+    report.quantize.warnings.push_back(StrCat("the scheme ", scheme.name, " is made for the backend qnn: add --backend qnn,cpu and --soc. Other ",
+                                              "backends compute it ", scheme.activations == Activations::kHalf ? "in f32" : "slowly"));
+    return;
+  }
   std::string names;
   for (const Scheme& s : Schemes())
     if (IsForNpu(s)) names += StrCat(names.empty() ? "" : ", ", s.name);
-  if (npu) report.warnings.push_back(StrCat("the scheme ", scheme.name, " has layers that the backend qnn does not take; those made for it are ", names));
-  else report.warnings.push_back(StrCat("the scheme ", scheme.name, " is made for the backend qnn: add --backend qnn,cpu and --soc. Other backends compute it ",
-                                        scheme.activations == Activations::kHalf ? "in f32" : "slowly"));
+  const auto& nodes = report.partition.nodes;
+  const auto count = [&](bool all) {
+    return std::count_if(nodes.begin(), nodes.end(), [&](const Placement& p) { return p.backend == "qnn" || all; });
+  };
+  report.quantize.warnings.push_back(StrCat("the scheme ", scheme.name, " is not made for the backend qnn, which takes ", count(false), " of ", count(true),
+                                            " operators; --quantize with one of ", names, " is the way to run a quantized model there"));
 }
 
 bool UsesNpu(const CompileReport& report) {
@@ -126,7 +135,6 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
   // Its hardware has no fused operators of ours; the schemes made for it spell them out themselves.
   const bool npu = std::any_of(backends.begin(), backends.end(), [](const Backend* b) { return b->name == "qnn"; });
   if (npu) DT_RETURN_IF_ERROR(RunNamed("spell_out_fused", module));
-  if (options.quantize.scheme) WarnOfOtherScheme(*options.quantize.scheme, npu, report.quantize);
   if (options.quantize.scheme || options.quantize.int8_states) {
     if (Status s = Quantize(module, options.quantize, report.quantize); !s.ok()) return std::move(s).While(StrCat("quantizing '", input, "'"));
   }
@@ -134,6 +142,7 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
   DT_RETURN_IF_ERROR(RunNamed(options.stock_runtime ? "additive_masks" : "fuse_quantized_attention", module));
   if (!options.stock_runtime && !npu) DT_RETURN_IF_ERROR(RunNamed("fuse_layer_norm", module));
   DT_ASSIGN_OR_RETURN(report.partition, Partition(module, backends, !options.stock_runtime));
+  if (options.quantize.scheme) WarnOfOtherScheme(*options.quantize.scheme, npu, report);
   if (npu) WarnOfIdleNpu(report);
   if (!options.stock_runtime) DT_RETURN_IF_ERROR(RunNamed("attend_by_row", module));
   DT_RETURN_IF_ERROR(RunNamed("expand_quantized", module));

@@ -454,6 +454,7 @@ Result<pte::ProgramDesc> Emit(const Module& module, const EmitOptions& options, 
   shared.meta.symbols = module.symbols;
   shared.meta.quantization = options.quantization;
   shared.program.inline_delegate_blobs = options.stock;
+  shared.program.hashes = true;
   for (const State& s : module.states) {
     pte::AllocationDesc place;
     place.memory_id = kStateMemory;

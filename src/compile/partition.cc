@@ -36,7 +36,7 @@ class Partitioner {
     kind_.assign(graph_.num_nodes(), kCpu);
     reason_.assign(graph_.num_nodes(), "");
     for (const Backend* b : backends_)
-      if (b->look) b->look(graph_);
+      if (b->look) b->look(module_, graph_);
     for (NodeId id : graph_.order) {
       const Node& n = graph_.node(id);
       if ((GetOp(n.op).traits & kStructural) || FollowsUsers(n)) continue;

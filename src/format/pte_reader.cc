@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "format/pte_hashes.h"
 #include "format/pte_verify.h"
 #include "format/scalar_type.h"
 
@@ -84,7 +85,53 @@ Result<PteView> ReadPte(std::span<const std::byte> file, std::string name) {
   for (uint32_t i = 0; i < count; ++i) view.named_data_by_key_.push_back(i);
   std::sort(view.named_data_by_key_.begin(), view.named_data_by_key_.end(),
             [&](uint32_t a, uint32_t b) { return KeyOf(*view.program_, a) < KeyOf(*view.program_, b); });
+  DT_RETURN_IF_ERROR(view.ReadHashes(file.first(extent.program)));
   return view;
+}
+
+Status PteView::ReadHashes(std::span<const std::byte> front) {
+  const auto found = FindNamedData(kHashesKey);
+  if (!found) return OkStatus();
+  const size_t words = kFirstSegmentHash + program_->segments()->size() - 1;
+  std::vector<uint64_t> hashes(words);
+  if (found->size() != words * kHashBytes) return Corrupt("'", name_, "': ", kHashesKey, " has ", found->size(), " bytes, not ", words * kHashBytes);
+  std::memcpy(hashes.data(), found->data(), found->size());
+  if (hashes[0] != HashPart(found->subspan(kHashBytes))) return Corrupt("'", name_, "': ", kHashesKey, " is damaged; copy or compile the file anew");
+  if (hashes[1] != HashPart(front))
+    return Corrupt("'", name_, "': the program table (the first ", front.size(), " bytes) is damaged; copy or compile the file anew");
+  hashes_.assign(hashes.begin() + kFirstSegmentHash, hashes.end());
+  return OkStatus();
+}
+
+Status PteView::CheckSegment(uint32_t index) const {
+  if (index >= hashes_.size() || hashes_[index] == HashPart(Segment(index))) return OkStatus();
+  const std::span<const std::byte> bytes = Segment(index);
+  return Corrupt("'", name_, "': segment ", index, " (", DescribeSegment(index), ", ", bytes.size(), " bytes) is damaged; copy or compile the file anew");
+}
+
+std::string PteView::DescribeSegment(uint32_t index) const {
+  for (const pte::ExecutionPlan* plan : *program_->execution_plan()) {
+    if (!plan->delegates()) continue;
+    for (const pte::BackendDelegate* d : *plan->delegates())
+      if (d->processed()->location() == pte::DataLocation::SEGMENT && d->processed()->index() == index)
+        return StrCat("data of delegate ", d->id()->str(), " in method '", plan->name()->str(), "'");
+  }
+  if (program_->constant_segment() && program_->constant_segment()->segment_index() == index) return "constants";
+  if (program_->mutable_data_segments())
+    for (const pte::SubsegmentOffsets* states : *program_->mutable_data_segments())
+      if (states->segment_index() == index) return "initial values of states";
+  for (uint32_t i : named_data_by_key_)
+    if (program_->named_data()->Get(i)->segment_index() == index) return StrCat("named data '", std::string(KeyOf(*program_, i)), "'");
+  return "of unknown use";
+}
+
+std::optional<uint32_t> PteView::SegmentOf(std::span<const std::byte> bytes) const {
+  const uintptr_t at = reinterpret_cast<uintptr_t>(bytes.data());
+  for (uint32_t i = 0; program_->segments() && i < program_->segments()->size(); ++i) {
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(Segment(i).data());
+    if (at >= begin && at - begin < Segment(i).size()) return i;
+  }
+  return std::nullopt;
 }
 
 std::span<const std::byte> PteView::Segment(uint32_t index) const {

@@ -10,7 +10,8 @@
 //   - lists refer to values of the right kind; Move is between values of one kind (tensors: one dtype and rank);
 //     the condition of JumpFalse is a bool or a bool tensor; Free names a tensor; jumps stay inside the chain;
 //   - argument, input and output indices are in range; there is at least one chain;
-//   - operators and delegates are named; delegates' data are in the file; names of methods and named data are unique.
+//   - operators and delegates are named; delegates' data are in the file; names of methods and named data are unique;
+//   - where the file has hashes (format/pte_hashes.h), what is in front of the segments is what was written.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +34,11 @@ class PteView {
   const std::string& name() const { return name_; }
 
   std::span<const std::byte> Segment(uint32_t index) const;
+  // The one that these bytes of the file are in; nothing for those in front of the segments.
+  std::optional<uint32_t> SegmentOf(std::span<const std::byte> bytes) const;
+  // Reads all of the segment. kCorrupt if it is not what was written; OK in a file without hashes.
+  Status CheckSegment(uint32_t index) const;
+  bool has_hashes() const { return !hashes_.empty(); }
   // The segment of that name, or nothing.
   std::optional<std::span<const std::byte>> FindNamedData(std::string_view key) const;
   // Exactly the bytes of a constant tensor; empty for one that is not constant or lies outside the file (IsExternal).
@@ -44,11 +50,15 @@ class PteView {
   const pte::ExecutionPlan* FindMethod(std::string_view name) const;
 
  private:
+  Status ReadHashes(std::span<const std::byte> front);
+  std::string DescribeSegment(uint32_t index) const;
+
   friend Result<PteView> ReadPte(std::span<const std::byte> file, std::string name);
   std::string name_;
   const pte::Program* program_ = nullptr;
   std::span<const std::byte> segments_;       // from the segment base to the end
   std::vector<uint32_t> named_data_by_key_;  // sorted
+  std::vector<uint64_t> hashes_;             // by segment, but for the last
 };
 
 // `file` starts at an address that is a multiple of 16 (a mapping does) and outlives the view; `name` starts error messages.

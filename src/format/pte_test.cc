@@ -180,6 +180,37 @@ std::string ReadError(std::span<const std::byte> bytes) {
   return view.ok() ? "" : view.status().ToString();
 }
 
+TEST(Pte, HashesFindEachFlippedByte) {
+  for (ProgramDesc desc : {samples::State(), samples::FullyConnected(true), samples::FullyConnected(false), samples::FullyConnected(true, true)}) {
+    desc.hashes = true;
+    const std::vector<std::byte> good = Serialize(desc);
+    Aligned bytes(good);
+    auto whole = ReadPte(bytes.span(), "m.pte");
+    ASSERT_TRUE(whole.ok()) << whole.status().ToString();
+    EXPECT_TRUE(whole->has_hashes());
+    const auto* segments = whole->program().segments();
+    for (uint32_t s = 0; s < segments->size(); ++s) {
+      EXPECT_TRUE(whole->CheckSegment(s).ok());
+      const std::span<const std::byte> segment = whole->Segment(s);
+      if (segment.empty()) continue;
+      EXPECT_EQ(whole->SegmentOf(segment), s);
+      for (size_t at = segment.data() - bytes.span().data(), end = at + segment.size(); at < end; ++at) {
+        bytes.span()[at] ^= std::byte{4};
+        if (s + 1 == segments->size()) EXPECT_NE(ReadError(bytes.span()).find("dovetail.hashes is damaged"), std::string::npos);
+        else EXPECT_NE(whole->CheckSegment(s).ToString().find(StrCat("'m.pte': segment ", s, " (")), std::string::npos);
+        bytes.span()[at] ^= std::byte{4};
+      }
+    }
+    for (size_t at = 0; at < static_cast<size_t>(whole->Segment(0).data() - bytes.span().data()); ++at) {
+      bytes.span()[at] ^= std::byte{4};
+      // Behind the table is padding; in the name of the hashes a flip hides them.
+      auto read = ReadPte(bytes.span(), "m.pte");
+      EXPECT_TRUE(!read.ok() || !read->has_hashes() || bytes.span()[at] == std::byte{4}) << at;
+      bytes.span()[at] ^= std::byte{4};
+    }
+  }
+}
+
 TEST(Pte, ReaderNamesWhatIsWrongWithAFile) {
   const std::vector<std::byte> good = Serialize(samples::State());
   auto spoiled = [&](auto change) {

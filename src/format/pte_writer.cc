@@ -4,10 +4,12 @@
 #include <bit>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <type_traits>
 
 #include "base/mapped_file.h"
 #include "format/program_generated.h"
+#include "format/pte_hashes.h"
 #include "format/pte_verify.h"
 #include "format/scalar_type.h"
 
@@ -36,6 +38,7 @@ struct FilePlan {
   std::vector<uint64_t> constant_offsets{0}, mutable_offsets{0};  // entry 0 stands for "no data"
   uint32_t mutable_segment = 0, first_delegate_segment = 0;
   std::vector<uint32_t> named_segments;  // of ProgramDesc.named_data
+  std::optional<uint32_t> hashes_segment;  // the last, without items
   uint64_t size = 0;
 
   uint32_t Add(SegmentPlan segment, uint64_t alignment) {
@@ -76,6 +79,11 @@ Result<FilePlan> PlanFile(const ProgramDesc& program) {
       return InvalidArgument("named data '", n.keys.empty() ? "" : n.keys[0], "' asks for alignment ", n.alignment, ", not a power of two");
     if (n.first_constant && program.constants.empty()) return InvalidArgument("named data shares the first constant, but there are no constants");
     plan.named_segments.push_back(n.first_constant ? 0 : plan.Add(Whole(n.payload), n.alignment));
+  }
+  if (program.hashes) {
+    SegmentPlan hashes;
+    hashes.size = (kFirstSegmentHash + plan.segments.size()) * kHashBytes;
+    plan.hashes_segment = plan.Add(std::move(hashes), kHashBytes);
   }
   return plan;
 }
@@ -123,6 +131,7 @@ class Builder {
     std::vector<Offset<dovetail::pte::NamedData>> named;
     for (size_t i = 0; i < desc_.named_data.size(); ++i)
       for (const std::string& key : desc_.named_data[i].keys) named.push_back(CreateNamedData(b_, b_.CreateString(key), plan_.named_segments[i]));
+    if (plan_.hashes_segment) named.push_back(CreateNamedData(b_, b_.CreateString(kHashesKey), *plan_.hashes_segment));
     const auto constants = CreateSubsegmentOffsets(b_, 0, b_.CreateVector(plan_.constant_offsets));
     std::vector<Offset<SubsegmentOffsets>> states;
     if (plan_.mutable_offsets.size() > 1)
@@ -286,19 +295,32 @@ Result<uint64_t> WriteTo(const ProgramDesc& program, ByteSink& out, const std::s
   head.program_size = program_size;
   head.segment_base = base;
   head.segment_size = plan.size;
-  DT_RETURN_IF_ERROR(out.Write(&head, sizeof head));
-  DT_RETURN_IF_ERROR(out.Write(table + 8, fbb.GetSize() - 8));
+  HashingSink hashing(out);
+  DT_RETURN_IF_ERROR(hashing.Write(&head, sizeof head));
+  DT_RETURN_IF_ERROR(hashing.Write(table + 8, fbb.GetSize() - 8));
 
+  std::vector<uint64_t> hashes = {0, hashing.Take()};
   uint64_t at = program_size;
-  for (const SegmentPlan& segment : plan.segments)
+  for (size_t s = 0; s < plan.segments.size(); ++s) {
+    const SegmentPlan& segment = plan.segments[s];
+    DT_RETURN_IF_ERROR(WriteZeros(out, base + segment.offset - at));
+    at = base + segment.offset;
+    if (s == plan.hashes_segment) {
+      hashes[0] = HashPart(std::as_bytes(std::span(hashes).subspan(1)));
+      DT_RETURN_IF_ERROR(out.Write(hashes.data(), segment.size));
+      at += segment.size;
+      continue;
+    }
     for (const Placed& item : segment.items) {
       const uint64_t target = base + segment.offset + item.offset;
-      DT_RETURN_IF_ERROR(WriteZeros(out, target - at));
-      CountingSink sink(out, item.payload->size);
+      DT_RETURN_IF_ERROR(WriteZeros(hashing, target - at));
+      CountingSink sink(hashing, item.payload->size);
       if (item.payload->write) DT_RETURN_IF_ERROR(item.payload->write(sink));
       if (sink.left() != 0) return Internal("a payload delivers ", sink.left(), " bytes fewer than it promised");
       at = target + item.payload->size;
     }
+    hashes.push_back(hashing.Take());
+  }
   DT_RETURN_IF_ERROR(WriteZeros(out, base + plan.size - at));
   return base + plan.size;
 }

@@ -88,6 +88,7 @@ struct ProgramDesc {
   // it is loaded, though XNNPACK goes on reading the constants in it that no operator packs: from a mapped file, segments are gone
   // then and the program crashes, while the flatbuffer stays as long as the program. For small blobs; they are held in memory.
   bool inline_delegate_blobs = false;
+  bool hashes = false;  // adds those of format/pte_hashes.h
 };
 
 inline constexpr uint64_t kSegmentAlignment = 128;

@@ -78,7 +78,7 @@ class FixedParamChooser {
         const float headroom = group.logits ? kHeadroomOfLogits : kHeadroom;
         range = {std::max(range.low * headroom, std::min(range.low, bounds.low)), std::min(range.high * headroom, std::max(range.high, bounds.high))};
       }
-      if (masked) range.low -= MarginOf(dtype);
+      if (masked) range.low -= group.scores ? MarginOf(dtype) : (range.high - range.low) / 16;
       // Seen on the simulator of SDK 2.51: a softmax of 16 bits goes wrong for steps below about 2e-6.
       if (group.scores && dtype == DType::kU16) range.low = std::min(range.low, range.high - kLeastScoreRange);
       range = {std::max(range.low, -kMostBound), std::min(range.high, kMostBound)};
@@ -167,7 +167,7 @@ class FixedParamChooser {
     const Graph& graph = *module_.graphs[g];
     for (NodeId id : graph.order) {
       const Node& n = graph.node(id);
-      if (n.op != OpId::kAdd || !plan_.quantized(g, id) || !plan_.scores(g, n.results[0])) continue;
+      if (n.op != OpId::kAdd || !plan_.quantized(g, id) || !plan_.masked(g, n.results[0])) continue;
       const DType dtype = plan_.dtype(g, id);
       const auto sum = ranges_.find({plan_.group(g, n.results[0]), dtype});
       if (sum == ranges_.end()) continue;

@@ -11,7 +11,7 @@
 
 namespace dovetail {
 
-// What calibration saw, by graph: of scores without what is masked.
+// What calibration saw, by graph: without what is masked.
 struct FixedObservation {
   ObservedValues values;
   std::vector<std::set<ValueId>> masked;  // values with masked elements

@@ -27,7 +27,7 @@ FixedPlan::FixedPlan(const Module& module, const QuantizeOptions& options) : mod
   for (const auto& g : module.graphs) {
     const Graph& graph = *g;
     GraphPlan p{states_, states_ + graph.num_values(), std::vector(graph.num_nodes(), StaticRole::kFloat), std::vector<std::string>(graph.num_nodes()), {},
-                std::vector<bool>(graph.num_values()), {}, ScoresOf(graph), std::vector<bool>(graph.num_values()), graph.Users(),
+                std::vector<bool>(graph.num_values()), {}, std::vector<bool>(graph.num_values()), FindMasks(module, graph), graph.Users(),
                 std::vector<std::vector<size_t>>(graph.num_nodes()), {}};
     states_ = p.end;
     for (ValueId v : graph.outputs) p.is_output[v] = true;
@@ -192,7 +192,7 @@ void FixedPlan::FindGroups() {
       if (!member_[i] || !touched_[Find(i)]) continue;
       const uint32_t name = group_[i] = Find(i);
       Group& group = groups_[name];
-      group.scores = group.scores || p.scores[v];
+      group.scores = group.scores || p.masks.scores[v];
       group.wide = group.wide || p.wide[v];
       output[name] = output[name] || p.is_output[v];
       // Of values that only pass through moves and clamps, the range at the end counts.

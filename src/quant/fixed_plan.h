@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "quant/fixed_rules.h"
+#include "quant/masks.h"
 
 namespace dovetail {
 
@@ -37,7 +38,9 @@ class FixedPlan {
   // Names the group; the value or state is integer.
   uint32_t group(size_t graph, ValueId v) const { return group_[graphs_[graph].first + v]; }
   uint32_t group_of_state(uint32_t state) const { return group_[states_ + state]; }
-  bool scores(size_t graph, ValueId v) const { return graphs_[graph].scores[v]; }
+  const Masks& masks(size_t graph) const { return graphs_[graph].masks; }
+  // Whether its very low elements are masked ones and count for nothing.
+  bool masked(size_t graph, ValueId v) const { return graphs_[graph].masks.scores[v] || graphs_[graph].masks.hidden[v]; }
   // Of the integers that stand for a group's values: u8 or u16. A linear's results that leave the graph have 16 bits: the greatest score of a class or token
   // may lie beyond all that calibration saw, and where it saturates it is one of many. A node computes on one type: on u16 if a group that it reads or makes
   // has that; it then reads others in 16 bits too, and what it makes for a group of 8 bits is narrowed.
@@ -58,7 +61,8 @@ class FixedPlan {
     size_t first, end;  // of its values among those of all graphs
     std::vector<StaticRole> roles;
     std::vector<std::string> reasons;
-    std::vector<bool> quantized, is_output, active, scores, wide;
+    std::vector<bool> quantized, is_output, active, wide;
+    Masks masks;
     std::vector<std::vector<NodeId>> users;
     std::vector<std::vector<size_t>> data;  // by node
     std::vector<DType> dtypes;              // by node

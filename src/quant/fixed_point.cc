@@ -6,6 +6,7 @@
 #include "quant/calibration_warnings.h"
 #include "quant/compensate.h"
 #include "quant/fixed_rewrite.h"
+#include "quant/fixed_warnings.h"
 #include "quant/fixed_widths.h"
 #include "quant/static_params.h"
 
@@ -108,7 +109,7 @@ Status QuantizeFixed(Module& module, const QuantizeOptions& options, WeightQuant
     for (ValueId v = 0; v < module.graphs[g]->num_values(); ++v)
       if (plan.integer(g, v)) {
         all[g].insert(v);
-        if (!plan.scores(g, v)) watched[g].insert(v);
+        if (!plan.masked(g, v)) watched[g].insert(v);
       }
   const Readers readers = LayersOf(module, plan);
   std::vector<std::map<NodeId, InputMeans>> inputs(module.graphs.size());
@@ -120,7 +121,7 @@ Status QuantizeFixed(Module& module, const QuantizeOptions& options, WeightQuant
   const auto see = [&](size_t g, ValueId v, const OwnedTensor& t) {
     if (const auto it = readers[g].find(v); it != readers[g].end())
       for (NodeId id : it->second) inputs[g][id].Add(*module.graphs[g], module.graphs[g]->node(id), t.view());
-    if (!all[g].contains(v) || !plan.scores(g, v)) return;
+    if (!all[g].contains(v) || !plan.masked(g, v)) return;
     shown.clear();
     const float* x = t.view().as<float>();
     const int64_t n = t.view().numel();
@@ -152,6 +153,8 @@ Status QuantizeFixed(Module& module, const QuantizeOptions& options, WeightQuant
   FixedPlan& chosen = mixed ? *mixed : plan;
   DT_ASSIGN_OR_RETURN(FixedParams params, ChooseFixedParams(module, scheme, observed, weights, kClippings[clipping], chosen));
   DT_RETURN_IF_ERROR(RoundChannels(module, scheme, files, {chosen, params, inputs}, params, weights, options.progress));
+  WarnOfStates(module, chosen, report);
+  WarnOfMasks(module, chosen, observed, report);
   return RewriteFixed(module, options, {chosen, params, inputs}, weights, report);
 }
 

@@ -3,65 +3,12 @@
 #include "ir/verifier.h"
 #include "ops/quantization.h"
 #include "quant/block_testing.h"
-#include "quant/static_samples.h"
+#include "quant/fixed_testing.h"
 
 namespace dovetail {
 namespace {
 
 using namespace samples;
-
-OwnedTensor Ints(std::vector<int64_t> values) {
-  OwnedTensor t = OwnedTensor::Make(TensorType(DType::kI64, {Dim(static_cast<int64_t>(values.size()))}));
-  std::copy(values.begin(), values.end(), t.view().as<int64_t>());
-  return t;
-}
-
-// A module quantized with calls: of the first graph, named input_0 and on, unless they are given names.
-struct Fixed {
-  Module before, after;
-  QuantizeReport report;
-  Status status;
-
-  using Call = std::vector<OwnedTensor>;
-  Fixed(const std::string& text, const std::string& scheme, const std::vector<Call>& calls, std::vector<std::string> keep_float = {})
-      : before(Parsed(text)), after(Parsed(text)) {
-    const TempFolder folder;
-    QuantizeOptions options;
-    options.scheme = FindScheme(scheme);
-    options.keep_float = std::move(keep_float);
-    for (size_t i = 0; i < calls.size(); ++i) {
-      std::vector<std::pair<std::string, OwnedTensor>> named;
-      for (size_t k = 0; k < calls[i].size(); ++k) named.emplace_back(StrCat("input_", k), calls[i][k]);
-      options.calibration.push_back(folder.Write(StrCat(100 + i, ".npz"), named));
-    }
-    status = Quantize(after, options, report);
-    EXPECT_TRUE(status.ok()) << status.ToString();
-  }
-  const Graph& graph() const { return *after.graphs[0]; }
-  TensorType type(std::string_view name) const {
-    const ValueId v = FindValue(graph(), name);
-    EXPECT_NE(v, kNone) << name << " in\n" << Print(after);
-    return v == kNone ? TensorType() : graph().type(v);
-  }
-  size_t count(OpId op) const {
-    return static_cast<size_t>(std::count_if(graph().order.begin(), graph().order.end(), [&](NodeId id) { return graph().node(id).op == op; }));
-  }
-  const Node* first(OpId op) const {
-    for (NodeId id : graph().order)
-      if (graph().node(id).op == op) return &graph().node(id);
-    ADD_FAILURE() << "no " << GetOp(op).name << " in\n" << Print(after);
-    return nullptr;
-  }
-  double sqnr(const Call& call) const {
-    auto want = RunOnce(before, call), got = RunOnce(after, call);
-    EXPECT_TRUE(want.ok() && got.ok()) << want.status().ToString() << got.status().ToString();
-    return want.ok() && got.ok() ? Sqnr(Values((*want)[0]), Values((*got)[0])) : 0;
-  }
-};
-
-OwnedTensor Rows(unsigned seed, int64_t rows = 4, int64_t width = 32, float scale = 1) {
-  return Floats({Dim(rows), Dim(width)}, Normal(static_cast<size_t>(rows * width), seed, scale));
-}
 
 // Two layers, a product of activations, a residual, a norm.
 std::string Block() {
@@ -171,7 +118,8 @@ TEST(FixedPoint, FourBitWeights) {
   EXPECT_EQ(wide.report.layers[1].became, "u16 per_tensor x i4 per_channel");
   size_t four_bits = 0;
   for (NodeId id : wide.graph().order)
-    if (const Node& m = wide.graph().node(id); m.op == OpId::kQuantizedLinear && wide.graph().type(m.operands[3]).ToString() == "i8[3,20]{per_channel axis=0 bits=4}") {
+    if (const Node& m = wide.graph().node(id);
+        m.op == OpId::kQuantizedLinear && wide.graph().type(m.operands[3]).ToString() == "i8[3,20]{per_channel axis=0 bits=4}") {
       ++four_bits;
       const Constant& c = *GetConstant(wide.after, wide.graph(), m.operands[3]);
       std::vector<std::byte> bytes(c.nbytes());
@@ -281,55 +229,6 @@ TEST(FixedPoint, MethodsWithoutCallsTakeTheRangesOfOthers) {
   ASSERT_EQ(other.report.warnings.size(), 1u);
   EXPECT_NE(other.report.warnings[0].find("no calibration call is of method @h, so it stays float; one has the inputs z: f32[3,5]"), std::string::npos)
       << other.report.warnings[0];
-}
-
-// Masks of every kind: what they hide has no part in a range, and no weight.
-std::string Masked(const std::string& mask) {
-  return "module {\n" + ConstantLine("q.weight", "16,16", Normal(256, 1, 0.4f)) + ConstantLine("k.weight", "16,16", Normal(256, 2, 0.4f)) +
-         R"(  graph @f(%x: f32[6,16], %m: f32[6,6], %b: bool[6,6]) {
-    %wq = const @q.weight : f32[16,16]
-    %wk = const @k.weight : f32[16,16]
-    %q = linear %x, %wq, _ : f32[6,16]
-    %k = linear %x, %wk, _ : f32[6,16]
-    %q3 = view %q {size=[1,6,16]} : f32[1,6,16]
-    %k3 = view %k {size=[1,6,16]} : f32[1,6,16]
-    %a = attention %q3, %k3, %k3, )" + mask + R"( {is_causal=false} : f32[1,6,16]
-    %y = view %a {size=[6,16]} : f32[6,16]
-    return %y
-  }
-}
-)";
-}
-
-TEST(FixedPoint, MasksSaturate) {
-  OwnedTensor visible = OwnedTensor::Make(TensorType(DType::kBool, {Dim(6), Dim(6)}));
-  for (int64_t i = 0; i < 36; ++i) visible.view().as<uint8_t>()[i] = i % 6 <= i / 6;
-  for (const std::string scheme : {"qnn-8a8w", "qnn-16a8w"})
-    for (float low : {-INFINITY, -1e9f, -3.4028235e38f, -10000.0f}) {
-      std::vector<float> mask(36);
-      for (size_t i = 0; i < 36; ++i) mask[i] = i % 6 <= i / 6 ? 0 : low;
-      for (const bool booleans : {false, true}) {
-        std::vector<Fixed::Call> calls;
-        for (unsigned i = 0; i < 4; ++i) calls.push_back({Rows(70 + i, 6, 16), Floats({Dim(6), Dim(6)}, mask), visible});
-        const Fixed q(Masked(booleans ? "%b, _" : "%m, _"), scheme, calls);
-        EXPECT_TRUE(q.report.warnings.empty()) << q.report.warnings[0];
-        // The float model with a mask of -3.4e38 is the same as with -inf.
-        EXPECT_GE(q.sqnr(calls[0]), scheme == "qnn-8a8w" ? 24 : 38) << scheme << " " << low << " " << booleans << "\n" << Print(q.after);
-      }
-    }
-}
-
-TEST(FixedPoint, ConstantMasks) {
-  std::vector<float> mask(36);
-  for (size_t i = 0; i < 36; ++i) mask[i] = i % 6 <= i / 6 ? 0 : -1e9f;
-  mask[6] = -0.5f;  // not of two values only
-  std::string text = Masked("%mask, _");
-  text.insert(text.find('\n') + 1, ConstantLine("mask", "6,6", mask));
-  text.insert(text.find("    %wq = "), "    %mask = const @mask : f32[6,6]\n");
-  const OwnedTensor none = OwnedTensor::Make(TensorType(DType::kBool, {Dim(6), Dim(6)}));
-  std::vector<Fixed::Call> calls;
-  for (unsigned i = 0; i < 4; ++i) calls.push_back({Rows(70 + i, 6, 16), Floats({Dim(6), Dim(6)}, std::vector<float>(36)), none});
-  EXPECT_GE(Fixed(text, "qnn-8a8w", calls).sqnr(calls[0]), 24);
 }
 
 TEST(FixedPoint, Positions) {
@@ -520,6 +419,18 @@ TEST(FixedPoint, NothingIsKnownOfCallsThatWereNotMade) {
   const Fixed nothing(Block(), "qnn-8a8w", {{Floats({Dim(4), Dim(32)}, std::vector<float>(128, NAN))}});
   EXPECT_EQ(nothing.count(OpId::kQuantize), 0u) << Print(nothing.after);
   for (const LayerReport& l : nothing.report.layers) EXPECT_EQ(l.reason, "no calibration call gave it a value");
+}
+
+TEST(FixedPoint, CallsOfZerosAreWarnedOf) {
+  const OwnedTensor zeros = Floats({Dim(4), Dim(32)}, std::vector<float>(128, 0));
+  for (const char* scheme : {"qnn-8a8w", "qnn-16a8w", "int8"}) {
+    const Fixed q(Block(), scheme, {{zeros}, {zeros}});
+    ASSERT_EQ(q.report.warnings.size(), 1u) << scheme;
+    EXPECT_NE(q.report.warnings[0].find("every calibration call of @f has nothing but zeros in these"), std::string::npos) << q.report.warnings[0];
+    // The static scheme looks at inputs of layers only.
+    EXPECT_NE(q.report.warnings[0].find(scheme[0] == 'q' ? "the input %x" : "%n of rms_norm"), std::string::npos) << q.report.warnings[0];
+    EXPECT_TRUE(Fixed(Block(), scheme, {{zeros}, {Rows(100)}}).report.warnings.empty()) << scheme;
+  }
 }
 
 TEST(FixedPoint, DegenerateRanges) {

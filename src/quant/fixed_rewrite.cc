@@ -217,35 +217,6 @@ class FixedRewriter {
   std::map<ValueId, ValueId> original_;  // of a value that took another's place: the one that the plan knows
 };
 
-// Whether each write of the state is made by moving its rows and others.
-bool WrittenByRows(const Module& module, const FixedPlan& plan, uint32_t state) {
-  for (size_t g = 0; g < module.graphs.size(); ++g) {
-    const Graph& graph = *module.graphs[g];
-    for (NodeId id : graph.order) {
-      const Node& n = graph.node(id);
-      if (n.op != OpId::kStateWrite || n.ref != state) continue;
-      const NodeId producer = graph.value(n.operands[0]).producer;
-      if (producer != kNone && plan.quantized(g, producer) && plan.role(g, producer) != StaticRole::kMove) return false;
-    }
-  }
-  return true;
-}
-
-// Of states: what the report says. Before graphs change.
-void Warn(const Module& module, const FixedPlan& plan, QuantizeReport& report) {
-  for (uint32_t s = 0; s < module.states.size(); ++s) {
-    const State& state = module.states[s];
-    if (state.type.dtype != DType::kF32) continue;
-    if (!plan.integer_state(s)) {
-      const std::string& reason = plan.state_reason(s);
-      report.warnings.push_back(StrCat("state '", state.name, "' stays float: ", reason.empty() ? "nothing in fixed point reads or writes it" : reason));
-    } else if (!WrittenByRows(module, plan, s)) {
-      report.warnings.push_back(StrCat("state '", state.name, "' is computed anew by each call, not written by rows: as integers it keeps no small change of a ",
-                                       "large value; --keep-float '", state.name, "' leaves it in float"));
-    }
-  }
-}
-
 void QuantizeStates(Module& module, const FixedPlan& plan, const FixedParams& params) {
   for (uint32_t s = 0; s < module.states.size(); ++s) {
     if (!plan.integer_state(s)) continue;
@@ -266,7 +237,6 @@ void QuantizeStates(Module& module, const FixedPlan& plan, const FixedParams& pa
 }  // namespace
 
 Status RewriteFixed(Module& module, const QuantizeOptions& options, const FixedChoice& choice, WeightQuantizer& weights, QuantizeReport& report) {
-  Warn(module, choice.plan, report);
   QuantizeStates(module, choice.plan, choice.params);
   Made made;
   for (size_t g = 0; g < module.graphs.size(); ++g) DT_RETURN_IF_ERROR(FixedRewriter(module, g, options, choice, weights, made, report).Run());

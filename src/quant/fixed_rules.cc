@@ -101,29 +101,4 @@ QuantParams FixedParamsOf(OpId op, DType activation) {
   return QuantParams::PerTensor(wide ? 1.0f / 65536 : 1.0f / 256, 0);
 }
 
-std::vector<bool> ScoresOf(const Graph& graph) {
-  std::vector<bool> scores(graph.num_values());
-  for (auto it = graph.order.rbegin(); it != graph.order.rend(); ++it) {
-    const Node& n = graph.node(*it);
-    if (n.op == OpId::kSoftmax) scores[n.operands[0]] = true;
-    if (n.results.empty() || !scores[n.results[0]]) continue;
-    switch (n.op) {
-      case OpId::kAdd:
-      case OpId::kWhere:
-      case OpId::kView:
-      case OpId::kPermute:
-      case OpId::kExpand:
-      case OpId::kSlice:
-      case OpId::kIndex:
-      case OpId::kIndexSelect:
-      case OpId::kClone:
-        for (ValueId v : n.operands)
-          if (v != kNone) scores[v] = true;
-        break;
-      default: break;
-    }
-  }
-  return scores;
-}
-
 }  // namespace dovetail

@@ -16,10 +16,4 @@ std::vector<size_t> DataOperands(const Module& module, const Graph& graph, const
 // The result's parameters of an operator of kFixed: Qualcomm's, whose integers reach from 0 (sigmoid, softmax) or -1 (tanh) to a step below 1.
 QuantParams FixedParamsOf(OpId op, DType activation);
 
-// Scores below this are masked: no part of a range.
-inline constexpr float kMaskedFrom = -5e3f;
-
-// The values of a graph whose elements below kMaskedFrom hide what a softmax is taken of: its operand, and what that is moved, chosen or added from.
-std::vector<bool> ScoresOf(const Graph& graph);
-
 }  // namespace dovetail

@@ -86,7 +86,7 @@ Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& 
           if (const Node& n = g->node(id); n.op == OpId::kEmbedding && ConstantOf(*g, n.operands[0]) != kNone) weights.StayAt8Bits(ConstantOf(*g, n.operands[0]));
     }
     const Activations activations = options.scheme->activations;
-    const bool is_static = activations == Activations::kStatic || activations == Activations::kFixed;
+    const bool is_static = IsCalibrated(*options.scheme);
     const bool came_static = is_static && IsStatic(module);
     if (came_static) report.warnings.push_back("the model came with static int8 layers: they stay as they are, and so does what its quantizer left in float");
     else if (is_static) ReportRecurrent(module, report);

@@ -30,6 +30,9 @@ struct Scheme {
 // Whether only an NPU computes all of it as it is meant.
 inline bool IsForNpu(const Scheme& s) { return s.activations == Activations::kFixed || s.activations == Activations::kHalf; }
 
+// Whether quantizing needs recorded calls.
+inline bool IsCalibrated(const Scheme& s) { return s.activations == Activations::kStatic || s.activations == Activations::kFixed; }
+
 std::span<const Scheme> Schemes();
 // Null when there is none of that name.
 const Scheme* FindScheme(std::string_view name);

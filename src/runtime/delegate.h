@@ -22,6 +22,8 @@ class Profiler;
 
 // Data stored beside the payload under a key (Program.named_data): packed once, shared by delegates. Valid as long as the Program.
 using NamedDataLookup = std::function<Result<std::span<const std::byte>>(std::string_view key)>;
+// kCorrupt if these bytes of the program are not what was written. Reads the segment that they are in.
+using CheckBytes = std::function<Status(std::span<const std::byte>)>;
 // Tells that source bytes are not needed any more once a delegate has packed its own form (their pages may go).
 using ReleaseBytes = std::function<void(std::span<const std::byte>)>;
 
@@ -72,10 +74,11 @@ struct DelegateCompileSpec {
 };
 
 struct DelegateInitContext {
-  std::span<const std::byte> payload;  // stays valid and readable 16 bytes past its end
+  std::span<const std::byte> payload;  // checked; stays valid and readable 16 bytes past its end
   std::string_view method = {};        // the method's name
   std::span<const DelegateCompileSpec> compile_specs = {};
-  NamedDataLookup named_data;
+  NamedDataLookup named_data;  // not checked
+  CheckBytes check;
   ReleaseBytes release;
   struct pthreadpool* pool = nullptr;
   // Upper bounds of the tensor arguments (inputs then outputs) as the .pte has them: `rank` and `sizes` are the maxima.

@@ -147,6 +147,7 @@ Status DescribeFromMeta(const ProgramData& data, const std::string& method, cons
 Status ApplyMeta(ProgramData* data) {
   const auto bytes = data->view.FindNamedData(kMetaKey);
   if (!bytes) return OkStatus();
+  DT_RETURN_IF_ERROR(data->Check(*bytes));
   DT_ASSIGN_OR_RETURN(MetaProgram meta, ReadMeta(*bytes, data->name));
   data->symbols = std::move(meta.symbols);
   data->quantization = std::move(meta.quantization);

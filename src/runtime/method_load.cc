@@ -213,6 +213,7 @@ DelegateInitContext InitContext(const MethodImpl& m, const pte::BackendDelegate&
     if (auto data = program.view.FindNamedData(key)) return *data;
     return NotFound("'", program.name, "' has no data named '", key, "'");
   };
+  ctx.check = [&program](std::span<const std::byte> bytes) { return program.Check(bytes); };
   if (program.file) ctx.release = [&program](std::span<const std::byte> bytes) { program.file->Release(bytes); };
   ctx.pool = m.instance->threads->get();
   ctx.profiler = m.instance->options.profiler;
@@ -231,6 +232,7 @@ Status CountDelegateInputs(MethodImpl* m) {
     const pte::BackendDelegate& d = *m->data().plan->delegates()->Get(step->index);
     const DelegateEntry* entry = FindDelegate(*m, d.id()->string_view());
     if (!entry) return NotFound("no delegate ", d.id()->str());
+    if (Status s = m->program->Check(m->program->view.DelegateData(d)); !s.ok()) return s;
     if (!entry->num_inputs) return Unsupported("delegate ", d.id()->str(), " does not tell its inputs from its outputs");
     Result<size_t> count = entry->num_inputs(InitContext(*m, d, entry->id, &specs));
     if (!count.ok()) return std::move(count).status().At(DescribeStep(*m, s), SourceOfStep(*m, s));

@@ -8,12 +8,33 @@
 namespace dovetail {
 namespace {
 
+// Constants of kernels up to this are checked while loading; of larger ones the pages are read when kernels need them.
+constexpr size_t kSmallConstants = 1 << 20;
+
 Status ReadAndDescribe(ProgramData* data, std::span<const std::byte> bytes) {
   DT_ASSIGN_OR_RETURN(data->view, ReadPte(bytes, data->name));
+  const pte::SubsegmentOffsets* constants = data->view.program().constant_segment();
+  if (data->view.has_hashes() && constants && constants->segment_index() < data->view.program().segments()->size() &&
+      data->view.Segment(constants->segment_index()).size() <= kSmallConstants)
+    DT_RETURN_IF_ERROR(data->CheckSegment(constants->segment_index()));
   return DescribeProgram(data);
 }
 
 }  // namespace
+
+Status ProgramData::CheckSegment(uint32_t segment) const {
+  const std::lock_guard lock(checked_mutex);
+  if (checked.contains(segment)) return OkStatus();
+  DT_RETURN_IF_ERROR(view.CheckSegment(segment));
+  checked.insert(segment);
+  return OkStatus();
+}
+
+Status ProgramData::Check(std::span<const std::byte> bytes) const {
+  if (!view.has_hashes()) return OkStatus();
+  const std::optional<uint32_t> segment = view.SegmentOf(bytes);
+  return segment ? CheckSegment(*segment) : OkStatus();
+}
 
 Program::Program(std::unique_ptr<ProgramData> data) : data_(std::move(data)) {}
 Program::~Program() = default;
@@ -35,7 +56,15 @@ Result<std::unique_ptr<Program>> Program::FromBytes(std::span<const std::byte> b
   data->source.image = {data->copy.data(), bytes.size()};
   data->source.qnn = qnn;
   DT_RETURN_IF_ERROR(ReadAndDescribe(data.get(), {data->copy.data(), bytes.size()}));
-  return std::unique_ptr<Program>(new Program(std::move(data)));
+  auto program = std::unique_ptr<Program>(new Program(std::move(data)));
+  DT_RETURN_IF_ERROR(program->CheckAll());
+  return program;
+}
+
+Status Program::CheckAll() const {
+  const auto* segments = data_->view.program().segments();
+  for (uint32_t s = 0; data_->view.has_hashes() && s < segments->size(); ++s) DT_RETURN_IF_ERROR(data_->CheckSegment(s));
+  return OkStatus();
 }
 
 const std::string& Program::name() const { return data_->name; }
@@ -58,6 +87,7 @@ Result<std::unique_ptr<Instance>> Program::CreateInstance(const InstanceOptions&
   data->options = options;
   data->memory_left = options.memory_limit;
   data->methods.resize(data_->infos.size());
+  for (std::span<const std::byte> initial : data_->initial) DT_RETURN_IF_ERROR(data_->Check(initial));
   DT_RETURN_IF_ERROR(data->states.Init(*data_, &data->memory_left));
   data->threads = std::make_unique<ThreadPool>(options.threads);
   return std::unique_ptr<Instance>(new Instance(std::move(data)));

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,6 +54,12 @@ struct ProgramData {
   // Delegates are created one at a time.
   mutable std::mutex delegates_mutex;
   mutable DelegateSlots shared;
+  mutable std::mutex checked_mutex;
+  mutable std::set<uint32_t> checked;  // segments whose hash was right
+
+  // kCorrupt if the segment that these bytes are in is not what was written. Reads it, once.
+  Status Check(std::span<const std::byte> bytes) const;
+  Status CheckSegment(uint32_t segment) const;
 };
 
 // Fills everything but file, copy, name and view.

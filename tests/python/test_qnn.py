@@ -142,7 +142,7 @@ def test_dynamic_shapes_say_what_to_do(cli, qnn_library, decoders):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--quantize", "qnn-fp16"], "the scheme qnn-fp16 is made for the backend qnn: add --backend qnn,cpu and --soc"),
-    (["--quantize", "int8-dynamic", "--backend", "qnn,cpu", "--soc", SOC], "those made for it are qnn-8a8w, qnn-16a8w, qnn-16a4w, qnn-fp16"),
+    (["--quantize", "int8-dynamic", "--backend", "qnn,cpu", "--soc", SOC], "the scheme int8-dynamic is not made for the backend qnn, which takes"),
 ])
 def test_schemes_of_other_backends_are_warnings(cli, qnn_library, decoders, arguments, message):
     _, source, _, _ = decoders("index_put")
@@ -171,3 +171,22 @@ def test_a_program_without_the_npu_is_a_warning(cli, qnn_library, tmp_path):
     _, report = cli.compile(source, "--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", qnn_library)
     assert report["delegate_calls"] == 0
     assert any("no operator runs on the backend qnn; of pow: " in w for w in report["warnings"]), report["warnings"]
+
+
+@pytest.fixture
+def linear(cli):
+    """A model of one layer, and a folder of its calls."""
+    torch.manual_seed(0)
+    source, folder = cli.new_path("model.pt2"), cli.new_path("calibration")
+    calls = [(torch.randn(4, 16),) for _ in range(3)]
+    torch.export.save(torch.export.export(torch.nn.Sequential(torch.nn.Linear(16, 8)).eval(), calls[0]), source)
+    return source, folder, write_calls(calls, folder)
+
+
+def test_compare_without_calibration_compares_outputs(cli, qnn_library, linear):
+    source, folder, files = linear
+    program, _ = cli.compile(source, "--quantize", "qnn-16a8w", "--calibrate", folder, "--backend", "qnn,cpu", "--soc", SOC)
+    compared = json.loads(cli("compare", source, program, files[0], "--json").stdout)
+    assert compared["outputs"][0]["sqnr_db"] > 40 and compared["layers"] == [] and "--calibrate" in compared["note"]
+    with_calls = json.loads(cli("compare", source, program, files[0], "--json", "--calibrate", folder).stdout)
+    assert len(with_calls["layers"]) == 1 and "note" not in with_calls

@@ -6,6 +6,7 @@
 
 #include "backends/qnn/angles.h"
 #include "backends/qnn/finalize.h"
+#include "backends/qnn/large_numbers.h"
 #include "backends/qnn/lowering.h"
 #include "format/qnn_blob.h"
 #include "ops/infer_util.h"
@@ -50,11 +51,15 @@ class QnnCompiler {
  public:
   QnnCompiler(std::shared_ptr<Device> device, bool share_weights) : device_(std::move(device)), share_weights_(share_weights) {}
 
-  void Look(const Graph& graph) { angles_ = AnglesOfPositions(graph); }
+  void Look(const Module& module, const Graph& graph) {
+    angles_ = AnglesOfPositions(graph);
+    large_ = LargeNumbers(module, graph);
+  }
 
   Status CheckNode(const Module& module, const Graph& graph, const Node& node) const {
     const NodeId id = node.results.empty() ? kNone : graph.value(node.results[0]).producer;
     if (id < angles_.size() && angles_[id]) return Unsupported("QNN: an angle made of positions, which 16 bits do not hold");
+    if (id < large_.size() && large_[id]) return Unsupported("QNN: numbers beyond 65504, which the 16 bits that f32 is computed in do not hold");
     if (!refused_.empty())
       if (const auto it = refused_.find(SignatureOf(graph, node)); it != refused_.end()) return Unsupported(kNoQnnGraph, it->second);
     return Check(*device_, module, graph, node);
@@ -129,7 +134,7 @@ class QnnCompiler {
 
   std::shared_ptr<Device> device_;
   const bool share_weights_;
-  std::vector<bool> angles_;  // by node of the graph that was looked at last
+  std::vector<bool> angles_, large_;  // by node of the graph that was looked at last
   std::map<std::string, std::string> refused_;  // signatures of nodes for which graphs could not be made, and what the library said
   bool refuses_more_ = false;
   std::map<const Region*, size_t> place_;
@@ -144,7 +149,7 @@ Backend MakeQnnBackend(std::shared_ptr<qnn::Device> device, bool share_weights) 
   Backend b;
   b.name = "qnn";
   b.check = [compiler](const Module& m, const Graph& g, const Node& n) { return compiler->CheckNode(m, g, n); };
-  b.look = [compiler](const Graph& g) { compiler->Look(g); };
+  b.look = [compiler](const Module& m, const Graph& g) { compiler->Look(m, g); };
   b.worthwhile = [](const Module&, const Graph& graph, std::span<const NodeId> nodes) {
     return std::any_of(nodes.begin(), nodes.end(), [&](NodeId id) { return !qnn::IsConversion(graph.node(id).op); });
   };

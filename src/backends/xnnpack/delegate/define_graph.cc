@@ -68,7 +68,7 @@ class GraphDefiner {
   }
 
  private:
-  Result<std::span<const std::byte>> Constant(uint32_t index, uint64_t bytes, uint64_t alignment) const {
+  Result<std::span<const std::byte>> Constant(uint32_t index, uint64_t bytes, uint64_t alignment) {
     const xn::ConstantDataOffset& c = *blob_.graph->constant_data()->Get(index);
     if (!c.named_key() || c.named_key()->size() == 0) return blob_.constants.subspan(c.offset(), c.size());
     if (!ctx_.named_data) return NotFound("refers to '", c.named_key()->string_view(), "', but the program has no named data");
@@ -76,6 +76,7 @@ class GraphDefiner {
     if (data.size() < bytes) return Corrupt("needs ", bytes, " bytes, but '", c.named_key()->string_view(), "' has ", data.size());
     if (reinterpret_cast<uintptr_t>(data.data()) % alignment != 0)
       return Corrupt("refers to '", c.named_key()->string_view(), "', which is not aligned to ", alignment);
+    out_.named.push_back(data);
     return data;
   }
 
@@ -166,9 +167,9 @@ class GraphDefiner {
     }
     for (const auto& [id, done] : packed) {
       const auto it = values_.find(id);
-      if (!done || it == values_.end() || !it->second.data) continue;
-      out_.packed.push_back(it->second.bytes);
-      if (!it->second.scale_bytes.empty()) out_.packed.push_back(it->second.scale_bytes);
+      if (it == values_.end() || !it->second.data) continue;
+      (done ? out_.packed : out_.kept).push_back(it->second.bytes);
+      if (done && !it->second.scale_bytes.empty()) out_.packed.push_back(it->second.scale_bytes);
     }
   }
 

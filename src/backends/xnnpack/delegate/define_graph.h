@@ -34,6 +34,8 @@ struct DefinedGraph {
   SubgraphPtr subgraph;
   std::vector<XnnExternal> inputs, outputs;
   std::vector<std::span<const std::byte>> packed;  // bytes that nobody reads once a runtime was created
+  std::vector<std::span<const std::byte>> named;   // constants that are named data of the program
+  std::vector<std::span<const std::byte>> kept;    // constants that XNNPACK reads in each call
   bool use_cache = true;                           // whether the weights cache may be used (WeightsCache::Admit)
   // Block scales that had to be converted; they must live until the runtime was created.
   std::vector<std::unique_ptr<uint16_t[]>> scales;

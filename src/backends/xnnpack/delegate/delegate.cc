@@ -65,6 +65,12 @@ T* SharedOr(std::unique_ptr<DelegateShared>* slot, std::unique_ptr<DelegateShare
   return static_cast<T*>(holder.get());  // the slot is this backend's own
 }
 
+Status CheckConstants(const DelegateInitContext& ctx, const std::vector<std::span<const std::byte>>& constants) {
+  for (std::span<const std::byte> bytes : constants)
+    if (ctx.check) DT_RETURN_IF_ERROR(ctx.check(bytes));
+  return OkStatus();
+}
+
 Result<std::unique_ptr<Delegate>> XnnpackDelegate::Create(const DelegateInitContext& ctx) {
   const std::string name = kXnnpackDelegateId;
   DT_RETURN_IF_ERROR(InitializeXnnpack());
@@ -75,12 +81,20 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::Create(const DelegateInitCont
     if (xnn_status s = xnn_create_workspace(&self->workspace_->handle); s != xnn_status_success) return Failed("making a workspace", s);
   WeightsCache* cache = SharedOr<WeightsCache>(ctx.program_shared, self->own_weights_, ctx.program_shared ? ctx.program : nullptr);
   self->weights_ = cache;
+  if (cache->damaged()) return Corrupt(name, ": weights of this program were found damaged before");
   DT_ASSIGN_OR_RETURN(DefinedGraph graph, DefineGraph(blob, ctx, cache, name));
   xnn_runtime_t runtime = nullptr;
+  const uint64_t packed_before = cache->packed().statistics().packed;
   const xnn_status s = xnn_create_runtime_v4(graph.subgraph.get(), graph.use_cache ? cache->provider() : nullptr, self->workspace_->handle,
                                              ctx.pool, ctx.profiler ? XNN_FLAG_BASIC_PROFILING : 0, &runtime);
   if (s != xnn_status_success) return Unsupported(name, ": XNNPACK cannot make its operators for this graph: ", XnnStatusText(s));
   self->runtime_.reset(runtime);
+  // Packed weights that were found were checked when they were packed.
+  const bool packed = !graph.use_cache || cache->packed().statistics().packed > packed_before;
+  if (Status s = CheckConstants(ctx, packed ? graph.named : graph.kept); !s.ok()) {
+    cache->Refuse();
+    return s;
+  }
   if (ctx.profiler) {
     DT_ASSIGN_OR_RETURN(self->profile_, NodeProfile::Create(*blob.graph, runtime, ctx.profiler));
   }

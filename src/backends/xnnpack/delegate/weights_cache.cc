@@ -24,7 +24,7 @@ WeightsCache::WeightsCache(const ProgramSource* program) : program_(program), pa
 bool WeightsCache::Admit(const WeightUse& use) { return uses_.try_emplace(use.kernel, use).first->second == use; }
 
 void WeightsCache::MethodLoaded() {
-  packed_.Settle();
+  if (!damaged_) packed_.Settle();
   // Neighbours are let go together: released by itself, each would keep the pages at its ends, and reading the next one's scales maps pages around them.
   std::sort(sources_.begin(), sources_.end(), [](const auto& a, const auto& b) { return a.data() < b.data(); });
   for (size_t i = 0; i < sources_.size() && program_ && program_->file;) {

@@ -44,6 +44,9 @@ class WeightsCache final : public DelegateShared {
   // Bytes of the program that are packed now.
   void AddSources(std::span<const std::span<const std::byte>> sources) { sources_.insert(sources_.end(), sources.begin(), sources.end()); }
   void MethodLoaded() override;
+  // Something that was packed is damaged: nothing goes to the cache file any more, and no other delegate may use what is here.
+  void Refuse() { damaged_ = true; }
+  bool damaged() const { return damaged_; }
   PackedWeights& packed() { return packed_; }
 
  private:
@@ -55,6 +58,7 @@ class WeightsCache final : public DelegateShared {
 
   const ProgramSource* program_;
   PackedWeights packed_;
+  bool damaged_ = false;
   std::map<Key, const void*> known_;
   std::map<const void*, WeightUse> uses_;  // by kernel: of some operators XNNPACK's key leaves the bias out
   std::vector<std::span<const std::byte>> sources_;  // of the method being loaded
