@@ -77,13 +77,44 @@ def test_refused_exports(cli, tmp_path, name, part):
 
 def test_flags_that_this_version_lacks(cli, tmp_path):
     model = "tests/fixtures/sig_constants.pt2"
-    done = cli("compile", model, "-o", tmp_path / "a.pte", "--external-weights", "w.ptd", code=1)
+    done = cli("compile", model, "-o", tmp_path / "a.pte", "--external-weights", "w.ptd", code=2)
     assert "--external-weights" in done.stderr and not (tmp_path / "a.pte").exists()
     refused = cli("compile", model, "-o", tmp_path / "a.pte", "--quantize", "int3", code=2).stderr
     assert "int3" in refused and "int8-dynamic" in refused and "int4-weight-only" in refused
-    refused = cli("compile", model, "-o", tmp_path / "a.pte", "--quantize", "int8", code=1).stderr
+    refused = cli("compile", model, "-o", tmp_path / "a.pte", "--quantize", "int8", code=2).stderr
     assert "--calibrate" in refused and "int8-dynamic" in refused
-    assert "there are xnnpack, qnn and cpu" in cli("compile", model, "-o", tmp_path / "a.pte", "--backend", "gpu", code=1).stderr
+
+
+@pytest.mark.parametrize("flags, part", [
+    (["--backend", "gpu"], "unknown backend 'gpu'; there are xnnpack, qnn and cpu"),
+    (["--backend", ""], "names no backend"),
+    (["--backend", "cpu,"], "unknown backend ''"),
+    (["--backend", "cpu,cpu"], "names 'cpu' twice"),
+    (["--backend", "qnn,cpu"], "needs --soc"),
+    (["--backend", "qnn,cpu", "--soc", "SM1"], "unknown SoC 'SM1'"),
+    (["--soc", "SM8650"], "--backend qnn,cpu"),
+    (["--input-shape", "x=a"], "--input-shape x=a: expected INPUT=SIZE"),
+    (["--calibrate", "calls"], "add --quantize"),
+])
+def test_wrong_flags_of_compile(cli, tmp_path, flags, part):
+    """Whatever the model."""
+    for verb, output in (("compile", ["-o", tmp_path / "a.pte"]), ("explain", [])):
+        done = cli(verb, "tests/fixtures/sig_constants.pt2", *output, *flags, code=2)
+        assert done.stdout == "" and part in done.stderr, done.stderr
+    assert not (tmp_path / "a.pte").exists()
+
+
+def test_calibration_that_a_scheme_has_no_use_for_is_a_warning(cli, tmp_path):
+    done = cli("compile", "tests/fixtures/sig_constants.pt2", "-o", tmp_path / "a.pte", "--quantize", "none", "--calibrate", "calls")
+    assert "warning: --quantize none needs no calibration" in done.stderr
+
+
+def test_a_single_array_in_a_calibration_folder_is_no_call(cli, tmp_path):
+    folder = tmp_path / "calls"
+    folder.mkdir()
+    np.savez(folder / "0.npz", input_0=np.zeros((1, 1, 28, 28), np.float32))
+    np.save(folder / "1.npy", np.zeros((1, 1, 28, 28), np.float32))
+    refused(cli, tmp_path, "tests/fixtures/digits_cnn_trained.pt2", str(folder / "1.npy"), ".npz or .safetensors", flags=["--quantize", "int8", "--calibrate", folder])
 
 
 def test_wrong_usage(cli):
@@ -186,6 +217,7 @@ def test_run_takes_inputs_by_name(cli, llama, tmp_path):
 
 @pytest.mark.parametrize("arrays, parts", [
     ({"input_0": np.array([[1, 2]])}, ["has no array", "input_1"]),
+    ({"input_0": np.array([[1, 2]]), "input_1": np.array([0, 1]), "mask": np.zeros(2)}, ["array 'mask'", "the inputs are: tokens, input_pos"]),
     ({"input_0": np.array([1, 2]), "input_1": np.array([0, 1])}, ["has rank 1, not 2"]),
     ({"input_0": np.array([[1, 2]], np.int32), "input_1": np.array([0, 1])}, ["is i32, not i64"]),
     ({"input_0": np.array([[1, 2]]), "input_1": np.array([0, 1, 2])}, ["has size 3", "which is 2"]),
