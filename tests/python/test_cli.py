@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import shutil
 import zipfile
 
@@ -137,6 +138,11 @@ def test_compile_json(cli, tmp_path):
     assert report["output_bytes"] == (tmp_path / "a.pte").stat().st_size
 
 
+def test_small_sizes_are_told(cli, tmp_path):
+    text = cli("compile", "tests/fixtures/sig_constants.pt2", "-o", tmp_path / "a.pte").stderr
+    assert re.search(r"a\.pte: [1-9][0-9.]* (bytes|KB) in [0-9.]+ (ms|s) ", text) and "0 states; activations" in text and "0.0" not in text.splitlines()[-1], text
+
+
 def test_an_output_that_exists_is_replaced_or_kept_whole(cli, tmp_path):
     target = tmp_path / "a.pte"
     target.write_text("before")
@@ -250,6 +256,27 @@ def test_inspect(cli, llama):
         assert sum(w["bytes"] for w in report["weights"]) > 100_000
     text = cli("inspect", "tests/fixtures/llama_tiny_index_put.pt2", "--graph").stdout
     assert text.startswith("module {") and "state.read @" in text and "state.write @" in text
+
+
+def test_inspect_prints_inputs_first(cli, llama):
+    for file in (llama, "tests/fixtures/llama_tiny_index_put.pt2"):
+        assert cli("inspect", file).stdout.startswith("inputs (2)\n")
+
+
+def test_what_is_no_tokenizer_is_said(cli, llama, tmp_path):
+    def error(tokenizer):
+        return cli("generate", llama, "--tokenizer", tokenizer, "--prompt", "a", code=1).stderr
+
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text('{"tokenizer_class": "GPT2Tokenizer"}')
+    assert "is a tokenizer_config.json" in error(config) and "give the tokenizer.json" in error(config)
+    assert "has no tokenizer.json" in error(tmp_path)
+    several = error("tests/llm")
+    assert "has several tokenizers" in several and "gpt2.tokenizer.json" in several
+    # Of several the one with the program's name.
+    for name in ("llama", "other"):
+        shutil.copy(ROOT / "tests" / "llm" / "gpt2.tokenizer.json", tmp_path / f"{name}.tokenizer.json")
+    cli("generate", llama, "--tokenizer", tmp_path, "--prompt", "a", "--max-tokens", 2)
 
 
 def test_explain(cli):
