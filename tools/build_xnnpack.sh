@@ -18,6 +18,7 @@ die() { echo "build_xnnpack: $*" >&2; exit 1; }
 arch=${2:-native}
 case $arch in native | aarch64) ;; *) die "unknown architecture '$arch' (aarch64, or nothing for this machine's)" ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
+source "$root/tools/build.sh"
 mkdir -p "$1"
 prefix=$(cd "$1" && pwd)
 stamp=$prefix/dovetail-xnnpack.stamp
@@ -125,10 +126,7 @@ cmake -G Ninja -S "$work/xnnpack" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -D
   -DPTHREADPOOL_LIBRARY_TYPE=static -DFXDIV_SOURCE_DIR="$work/fxdiv" "${flags[@]}" >> "$log" 2>&1 ||
   { tail -20 "$log" >&2; die "cmake failed, see $log"; }
 
-# One line each ten per cent rather than ninja's thousand.
-NINJA_STATUS='%p ' ninja -C "$work/build" -j"$(nproc)" 2>&1 | tee -a "$log" |
-  awk '{p = int($1 / 10) * 10; if ($1 ~ /%/ && p > last) {last = p; printf "  %d%%\n", p; fflush()}}' ||
-  { tail -20 "$log" >&2; die "the build failed, see $log"; }
+with_progress "$log" ninja -C "$work/build" -j"$(nproc)" || { tail -20 "$log" >&2; die "the build failed, see $log"; }
 cmake --install "$work/build" >> "$log" 2>&1
 
 for file in lib/libXNNPACK.a lib/libmicrokernels-prod.a lib/libpthreadpool.a lib/libcpuinfo.a include/xnnpack.h \

@@ -5,6 +5,7 @@ namespace dovetail {
 std::string_view CodeName(Code code) {
   switch (code) {
     case Code::kOk: return "ok";
+    case Code::kWrongUsage: return "wrong usage";
     case Code::kInvalidArgument: return "invalid argument";
     case Code::kNotFound: return "not found";
     case Code::kCorrupt: return "corrupt";

@@ -17,7 +17,8 @@ namespace dovetail {
 
 enum class Code : unsigned char {
   kOk,
-  kInvalidArgument,  // the caller's value is wrong (shape, dtype, flag)
+  kWrongUsage,       // an option's value or the combination is wrong, whatever the files hold: the CLI exits with 2
+  kInvalidArgument,  // the caller's value is wrong (shape, dtype)
   kNotFound,         // a file, name or operator does not exist
   kCorrupt,          // a file does not follow its format
   kUnsupported,      // valid input that Dovetail cannot handle
@@ -78,6 +79,8 @@ std::string StrCat(const Ts&... parts) {
   (internal::Append(s, parts), ...);
   return s;
 }
+template <class... Ts>
+Status WrongUsage(const Ts&... parts) { return Status(Code::kWrongUsage, StrCat(parts...)); }
 template <class... Ts>
 Status InvalidArgument(const Ts&... parts) { return Status(Code::kInvalidArgument, StrCat(parts...)); }
 template <class... Ts>

@@ -144,6 +144,18 @@ class Bench {
     return OkStatus();
   }
 
+  // Which inputs `bench` made and how to have others.
+  std::string MadeUp() const {
+    if (!flags_.calls.empty()) return {};
+    std::string sizes, one;
+    for (const auto& [name, value] : sizes_) {
+      sizes += StrCat(sizes.empty() ? "" : ", ", name, "=", value);
+      one += StrCat("--size ", name, "=1 ");
+    }
+    if (sizes.empty()) return StrCat(", whose inputs are made up; positions count up from ", flags_.position, " (--position)");
+    return StrCat(", whose inputs are made up with ", sizes, "; positions count up from ", flags_.position, ", over all of that size. A decoding step is ", one, "--position N");
+  }
+
   // All calls in order; their milliseconds together. Several start from the initial states. A single one finds the states of the iteration
   // before, as a decoding step does: resetting a cache before each would leave the caches of the processor to it.
   Result<double> Iterate(Instance& instance, Method* method) {
@@ -159,7 +171,7 @@ class Bench {
         start = Clock::now();
         s = method->Execute(call.inputs);
       }
-      if (!s.ok()) return std::move(s).While(StrCat("running '", flags_.model, "' on '", call.name, "'"));
+      if (!s.ok()) return std::move(s).While(StrCat("running '", flags_.model, "' on '", call.name, "'", MadeUp()));
       call.ms.push_back(Since(start) * 1e3);
       sum += call.ms.back();
     }

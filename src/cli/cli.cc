@@ -19,6 +19,24 @@ void PrintJson(const nlohmann::ordered_json& value) {
   std::fputc('\n', stdout);
 }
 
+namespace {
+
+std::string WithUnit(const char* format, double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+}  // namespace
+
+std::string FormatBytes(uint64_t bytes) {
+  const double b = static_cast<double>(bytes);
+  if (bytes < 1000) return StrCat(bytes, " bytes");
+  return bytes < 1000000 ? WithUnit("%.1f KB", b * 1e-3) : WithUnit("%.1f MB", b * 1e-6);
+}
+
+std::string FormatSeconds(double seconds) { return seconds < 0.1 ? WithUnit("%.1f ms", seconds * 1e3) : WithUnit("%.2f s", seconds); }
+
 Result<std::string> ReadTextFile(const std::string& path) {
   DT_ASSIGN_OR_RETURN(const std::unique_ptr<MappedFile> file, MappedFile::Open(path));
   const auto bytes = file->bytes();

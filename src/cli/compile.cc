@@ -59,13 +59,14 @@ Status Compile(const CompileFlags& flags, const std::string& output, bool json) 
   }
   uint64_t state_bytes = 0;
   for (const CompiledState& s : r.states) state_bytes += s.bytes;
-  std::fprintf(stderr, "wrote %s: %.1f MB in %.2f s (peak anonymous memory %.0f MB)\n", output.c_str(), static_cast<double>(r.output_bytes) / 1e6, r.seconds,
-               static_cast<double>(r.peak_anonymous_bytes) / 1e6);
+  std::fprintf(stderr, "wrote %s: %s in %s (peak anonymous memory %s)\n", output.c_str(), FormatBytes(r.output_bytes).c_str(), FormatSeconds(r.seconds).c_str(),
+               FormatBytes(r.peak_anonymous_bytes).c_str());
   std::fprintf(stderr, "  %zu delegate calls, %.1f%% of multiply-adds in delegates, %zu of %zu linears\n", r.partition.delegate_calls,
                r.macs_total ? 100.0 * static_cast<double>(r.macs_delegated) / static_cast<double>(r.macs_total) : 0.0, r.linears_delegated, r.linears_total);
   PrintQuantization(r.quantize);
-  std::fprintf(stderr, "  %zu states (%.2f MB); activations %.2f MB planned, lower bound %.2f MB\n", r.states.size(), static_cast<double>(state_bytes) / 1e6,
-               static_cast<double>(r.planned_bytes) / 1e6, static_cast<double>(r.planned_lower_bound) / 1e6);
+  const std::string states = r.states.empty() ? "" : StrCat(" (", FormatBytes(state_bytes), ")");
+  std::fprintf(stderr, "  %zu states%s; activations %s planned, lower bound %s\n", r.states.size(), states.c_str(), FormatBytes(r.planned_bytes).c_str(),
+               FormatBytes(r.planned_lower_bound).c_str());
   return OkStatus();
 }
 

@@ -9,7 +9,7 @@ void CompileFlags::AddTo(CLI::App* verb) {
   verb->add_option("MODEL", model, "a .pt2 file written by torch.export.save")->required();
   std::vector<std::string> schemes = {"none"};
   for (const Scheme& s : Schemes()) schemes.emplace_back(s.name);
-  verb->add_option("--quantize", quantize, "quantization scheme")->capture_default_str()->check(CLI::IsMember(schemes));
+  quantize_flag = verb->add_option("--quantize", quantize, "quantization scheme")->capture_default_str()->check(CLI::IsMember(schemes));
   verb->add_option("--state", state, "how states (a KV cache) are stored: float or int8; the qnn schemes have their own")
       ->capture_default_str()
       ->check(CLI::IsMember({"float", "int8"}));
@@ -33,7 +33,7 @@ namespace {
 
 // "prefill:tokens=1,32"; the method may be left out.
 Result<InputShape> ParseShape(const std::string& text) {
-  const auto bad = [&] { return InvalidArgument("--input-shape ", text, ": expected INPUT=SIZE,SIZE,... or METHOD:INPUT=SIZE,SIZE,..."); };
+  const auto bad = [&] { return WrongUsage("--input-shape ", text, ": expected INPUT=SIZE,SIZE,... or METHOD:INPUT=SIZE,SIZE,..."); };
   InputShape shape;
   const size_t eq = text.find('='), colon = text.find(':');
   if (eq == std::string::npos || eq == 0 || text.back() == ',') return bad();
@@ -55,7 +55,9 @@ Result<InputShape> ParseShape(const std::string& text) {
 
 Result<CompileOptions> CompileFlags::Options() const {
   for (const auto& [flag, values] : not_built)
-    if (!values.empty()) return Unsupported(flag, " is not in this version, which writes one file");
+    if (!values.empty()) return WrongUsage(flag, " is not in this version, which writes one file");
+  if (!calibrate.empty() && quantize == "none" && quantize_flag->count() == 0)
+    return WrongUsage("--calibrate is for a quantization scheme, and none is asked for: add --quantize with one that uses calls, such as int8 or int4");
   CompileOptions options;
   if (quantize != "none") options.quantize.scheme = FindScheme(quantize);
   options.quantize.int8_states = state == "int8";
@@ -68,6 +70,7 @@ Result<CompileOptions> CompileFlags::Options() const {
   options.backends.clear();
   std::stringstream list(backends);
   for (std::string name; std::getline(list, name, ',');) options.backends.push_back(name);
+  if (backends.ends_with(',')) options.backends.emplace_back();
   for (const std::string& m : methods) {
     const size_t eq = m.find('=');
     options.methods.emplace_back(m.substr(0, eq), m.substr(eq + 1));

@@ -16,6 +16,7 @@ struct CompileFlags {
   std::vector<std::string> methods, calibrate, keep_float, input_shapes;
   std::map<std::string, std::vector<std::string>> not_built;  // flags of the contract that later versions have
 
+  CLI::Option* quantize_flag = nullptr;  // to know whether it was given
   QnnFlags qnn;
   bool qnn_separate_weights = false;
 

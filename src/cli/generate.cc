@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -25,13 +27,35 @@ struct GenerateFlags {
   QnnFlags qnn;
 };
 
+// A folder's tokenizer.json, or the NAME.tokenizer.json of the model's name, or the only one.
+Result<std::string> TokenizerFile(const std::string& path, const std::string& model) {
+  namespace fs = std::filesystem;
+  constexpr std::string_view kEnding = ".tokenizer.json";
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return path;
+  const fs::path folder = path;
+  for (const std::string& name : {std::string("tokenizer.json"), fs::path(model).stem().string() + std::string(kEnding)})
+    if (fs::exists(folder / name, error)) return (folder / name).string();
+  std::vector<std::string> found;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (std::string name = it->path().filename().string(); name.ends_with(kEnding)) found.push_back(std::move(name));
+  if (error) return IoError("cannot list the folder '", path, "': ", error.message());
+  if (found.size() == 1) return (folder / found[0]).string();
+  if (found.empty()) return NotFound("the folder '", path, "' has no tokenizer.json and no NAME", kEnding);
+  std::sort(found.begin(), found.end());
+  std::string names;
+  for (const std::string& name : found) names += StrCat(names.empty() ? "" : ", ", name);
+  return InvalidArgument("the folder '", path, "' has several tokenizers; name one of them with --tokenizer: ", names);
+}
+
 class Session {
  public:
   Session(const GenerateFlags& flags, bool json) : flags_(flags), json_(json) {}
 
   Status Run(bool has_prompt) {
-    DT_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::Load(flags_.tokenizer));
-    DT_ASSIGN_OR_RETURN(files_, LoadChatFiles(flags_.tokenizer));
+    DT_ASSIGN_OR_RETURN(const std::string tokenizer, TokenizerFile(flags_.tokenizer, flags_.model));
+    DT_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::Load(tokenizer));
+    DT_ASSIGN_OR_RETURN(files_, LoadChatFiles(tokenizer));
     if (flags_.chat) {
       DT_ASSIGN_OR_RETURN(ChatTemplate t, TakeChatTemplate(&files_));
       template_ = std::move(t);
@@ -78,6 +102,7 @@ class Session {
                  {"decode_tokens_per_s", r.decode_tokens_per_s}, {"first_token_seconds", r.first_token_seconds}, {"load_seconds", loaded_.seconds}});
     } else {
       std::fputc('\n', stdout);
+      std::fflush(stdout);  // what goes to stderr comes after it
       std::fprintf(stderr, "prefill %.1f tokens/s (%lld tokens), decode %.1f tokens/s (%zu tokens)%s\n", r.prefill_tokens_per_s,
                    static_cast<long long>(r.prompt_tokens), r.decode_tokens_per_s, r.tokens.size(),
                    r.reason == StopReason::kContextFull ? "; stopped because the cache is full" : "");
@@ -104,7 +129,7 @@ void AddGenerate(Context& context) {
   CLI::App* verb = AddVerb(context, "generate", "generates text with a language model",
                            [flags, prompt, &context] { return Session(*flags, context.json).Run((*prompt)->count() > 0); });
   verb->add_option("MODEL", flags->model, "a .pte file")->required();
-  verb->add_option("--tokenizer", flags->tokenizer, "a tokenizer.json, or its folder")->required();
+  verb->add_option("--tokenizer", flags->tokenizer, "a tokenizer.json, or the folder that has it, or NAME.tokenizer.json for NAME.pte")->required();
   *prompt = verb->add_option("--prompt", flags->prompt, "the text to continue, or with --chat to answer");
   verb->add_flag("--chat", flags->chat, "apply the tokenizer's chat template; without --prompt, read turns from stdin");
   verb->add_option("--max-tokens", flags->max_tokens, "most tokens to generate")->capture_default_str()->check(CLI::NonNegativeNumber);

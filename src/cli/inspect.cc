@@ -16,9 +16,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json InspectModule(const Module& module) {
+// In the order in which it is printed.
+Json EmptyReport() {
   Json j;
-  j["inputs"] = j["outputs"] = j["states"] = j["methods"] = j["operators"] = j["delegates"] = j["weights"] = Json::array();
+  for (const char* key : {"inputs", "outputs", "states", "methods", "operators", "delegates", "weights"}) j[key] = Json::array();
+  return j;
+}
+
+Json InspectModule(const Module& module) {
+  Json j = EmptyReport();
   std::map<std::string, size_t> operators;
   for (const auto& g : module.graphs) {
     j["methods"].push_back(g->name);
@@ -40,8 +46,7 @@ Json InspectModule(const Module& module) {
 }
 
 Result<Json> InspectProgram(const Program& program) {
-  Json j;
-  j["inputs"] = j["outputs"] = j["states"] = j["methods"] = j["operators"] = j["delegates"] = j["weights"] = Json::array();
+  Json j = EmptyReport();
   for (const MethodInfo& m : program.methods()) {
     j["methods"].push_back({{"name", m.name}, {"planned_bytes", m.planned_bytes}, {"instructions", m.instructions}});
     for (const TensorInfo& t : m.inputs) j["inputs"].push_back({{"name", t.name}, {"type", t.type.ToString()}, {"max_sizes", t.max_sizes}});

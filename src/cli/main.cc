@@ -42,5 +42,5 @@ int main(int argc, char** argv) {
   }
   if (status.ok()) return 0;
   std::fprintf(stderr, "error: %s\n", status.ToString().c_str());
-  return cli::kInputProblem;
+  return status.code() == Code::kWrongUsage ? cli::kWrongUsage : cli::kInputProblem;
 }

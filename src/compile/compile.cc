@@ -27,19 +27,23 @@ struct Backends {
 Result<Backends> FindBackends(const CompileOptions& options) {
   Backends backends;
   if (!options.qnn_soc.empty() && std::find(options.backends.begin(), options.backends.end(), "qnn") == options.backends.end())
-    return InvalidArgument("--soc ", options.qnn_soc, " is for the backend qnn, which is not asked for: --backend qnn,cpu");
-  for (const std::string& name : options.backends) {
+    return WrongUsage("--soc ", options.qnn_soc, " is for the backend qnn, which is not asked for: --backend qnn,cpu");
+  constexpr std::string_view kThereAre = "there are xnnpack, qnn and cpu";
+  if (options.backends.empty()) return WrongUsage("--backend names no backend; ", kThereAre);
+  for (auto it = options.backends.begin(); it != options.backends.end(); ++it) {
+    const std::string& name = *it;
+    if (std::find(options.backends.begin(), it, name) != it) return WrongUsage("--backend names '", name, "' twice");
     if (name == "xnnpack") {
       backends.order.push_back(&XnnpackBackend());
     } else if (name == "qnn") {
-      if (options.qnn_soc.empty()) return InvalidArgument("the backend qnn needs --soc, the chip to compile for: ", qnn::ListSocs());
+      if (options.qnn_soc.empty()) return WrongUsage("the backend qnn needs --soc, the chip to compile for: ", qnn::ListSocs());
       DT_ASSIGN_OR_RETURN(const qnn::Soc* soc, qnn::FindSoc(options.qnn_soc));
       DT_ASSIGN_OR_RETURN(const qnn::Library* library, qnn::Library::Open(options.qnn_library));
       DT_ASSIGN_OR_RETURN(std::shared_ptr<qnn::Device> device, qnn::Device::Create(*library, *soc));
       backends.owned.push_back(std::make_unique<Backend>(MakeQnnBackend(std::move(device), !options.qnn_separate_weights)));
       backends.order.push_back(backends.owned.back().get());
     } else if (name != "cpu") {
-      return InvalidArgument("unknown backend '", name, "'; there are xnnpack, qnn and cpu");
+      return WrongUsage("unknown backend '", name, "'; ", kThereAre);
     }
   }
   return backends;
@@ -135,6 +139,8 @@ Result<Module> Prepare(const std::string& input, const CompileOptions& options, 
   // Its hardware has no fused operators of ours; the schemes made for it spell them out themselves.
   const bool npu = std::any_of(backends.begin(), backends.end(), [](const Backend* b) { return b->name == "qnn"; });
   if (npu) DT_RETURN_IF_ERROR(RunNamed("spell_out_fused", module));
+  if (!options.quantize.scheme && !options.quantize.calibration.empty())
+    report.quantize.warnings.push_back("--quantize none needs no calibration; the files of --calibrate were not read");
   if (options.quantize.scheme || options.quantize.int8_states) {
     if (Status s = Quantize(module, options.quantize, report.quantize); !s.ok()) return std::move(s).While(StrCat("quantizing '", input, "'"));
   }

@@ -1,5 +1,6 @@
 #include "format/match_inputs.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/tensor_type.h"
@@ -39,6 +40,13 @@ Result<std::vector<const NamedArray*>> MatchInputs(std::span<const ExpectedInput
     if (found->dtype == DType::kF32 && inputs[i].dtype == DType::kBF16) RoundToBFloat16(*found);
     matched.push_back(found);
   }
+  for (const NamedArray& a : arrays)
+    if (std::find(matched.begin(), matched.end(), &a) == matched.end()) {
+      std::string wanted;
+      for (const ExpectedInput& input : inputs)
+        if (input.dtype != DType::kNone) wanted += StrCat(wanted.empty() ? "" : ", ", input.name);
+      return InvalidArgument("'", file, "' has an array '", a.name, "', but there is no such input; ", wanted.empty() ? "there are none" : "the inputs are: ", wanted);
+    }
   return matched;
 }
 

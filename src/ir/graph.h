@@ -59,6 +59,7 @@ struct Value {
 struct Location {
   std::string source;       // "model.py:12, in forward: x = x + 1"
   std::string module_path;  // "layers.0.self_attn.q_proj"
+  std::vector<std::string> folded;  // module paths of what was folded into the node: its batch norm
 };
 
 // A constant tensor: a strided view of bytes that live elsewhere (a mapped file kept by the Module) or that it owns, possibly to be

@@ -71,7 +71,7 @@ TEST(RewriteTest, NewNodesStandBeforeAndTakeNameAndLocation) {
     %s = sub %x, %a : f32[2]
     return %s
   } })");
-  module.locations.push_back({"model.py:3", ""});
+  module.locations.push_back({"model.py:3", "", {}});
   module.graphs[0]->node(module.graphs[0]->order[1]).location = 0;
   auto changed = RewriteModule(module, [](RewriteContext& c, NodeId id) -> Result<Replacement> {
     if (c.graph.node(id).op != OpId::kSub) return Replacement();

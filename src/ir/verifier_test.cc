@@ -136,7 +136,7 @@ TEST(VerifierTest, AliasOfAnotherType) {
 
 TEST(VerifierTest, SaysWhere) {
   Module module = Sound();
-  module.locations.push_back({"model.py:7, in forward: x + w", "net.block"});
+  module.locations.push_back({"model.py:7, in forward: x + w", "net.block", {}});
   NodeAt(module, kA).location = 0;
   NodeAt(module, kA).operands.pop_back();
   EXPECT_EQ(Verify(module).ToString(),

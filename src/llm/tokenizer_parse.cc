@@ -34,6 +34,8 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Parse(std::string_view text, const
 
 Status Tokenizer::ParseModel(json::Object root, const std::string& name) {
   const std::string where = StrCat(name, ": model");
+  if (!json::Has(root, "model") && json::Has(root, "tokenizer_class"))
+    return InvalidArgument(name, " is a tokenizer_config.json, which has no vocabulary; give the tokenizer.json that comes with it");
   DT_ASSIGN_OR_RETURN(const json::Object model, json::GetObject(root, "model", name));
   DT_ASSIGN_OR_RETURN(const std::string type, json::GetString(model, "type", json::Has(model, "merges") ? "BPE" : "", where));
   if (type != "BPE") return Unsupported(where, ": the model '", type, "' is not supported, only BPE is");

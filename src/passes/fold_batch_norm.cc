@@ -1,5 +1,6 @@
 // convolution(x, W, b) * scale + shift, with a constant scale and shift per output channel, becomes a convolution with W * scale and
 // b * scale + shift. This is where a batch norm in evaluation mode ends.
+#include <algorithm>
 #include <cstring>
 
 #include "passes/match.h"
@@ -25,6 +26,17 @@ std::vector<std::byte> Bytes(const std::vector<float>& v) {
   std::vector<std::byte> b(v.size() * sizeof(float));
   std::memcpy(b.data(), v.data(), b.size());
   return b;
+}
+
+// That of the convolution, which keeps its name, with the module of what is folded into it.
+uint32_t FoldedLocation(Module& module, uint32_t convolution, uint32_t folded) {
+  if (convolution == kNone || folded == kNone) return convolution == kNone ? folded : convolution;
+  Location l = module.locations[convolution];
+  const std::string& path = module.locations[folded].module_path;
+  if (path.empty() || path == l.module_path || std::find(l.folded.begin(), l.folded.end(), path) != l.folded.end()) return convolution;
+  l.folded.push_back(path);
+  module.locations.push_back(std::move(l));
+  return static_cast<uint32_t>(module.locations.size() - 1);
 }
 
 Result<Replacement> Rule(RewriteContext& c, NodeId id) {
@@ -57,6 +69,7 @@ Result<Replacement> Rule(RewriteContext& c, NodeId id) {
       }
     }
     const ValueId x = conv->operands[0];
+    c.builder.location = FoldedLocation(c.module, conv->location, g.node(id).location);
     const std::vector<Attr> attrs = conv->attrs;
     ValueId new_weight = conv->operands[1];
     const std::string name = w->name;

@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool IsArrayFile(const fs::path& path) {
+bool IsCallFile(const fs::path& path) {
   const fs::path ending = path.extension();
-  return ending == ".npz" || ending == ".npy" || ending == ".safetensors";
+  return ending == ".npz" || ending == ".safetensors";
 }
 
 std::vector<ExpectedInput> InputsOf(const Graph& graph) {
@@ -55,9 +55,11 @@ Result<std::vector<std::string>> ListCalls(std::span<const std::string> paths) {
     }
     std::vector<std::string> found;
     for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
-      if (IsArrayFile(it->path())) found.push_back(it->path().string());
+      if (it->path().extension() == ".npy")
+        return InvalidArgument("'", it->path().string(), "' is one array, not a call; a call in a calibration folder is an .npz or .safetensors file with an array for each input");
+      else if (IsCallFile(it->path())) found.push_back(it->path().string());
     if (error) return IoError("cannot list the folder '", path, "': ", error.message());
-    if (found.empty()) return InvalidArgument("the calibration folder '", path, "' has no .npz, .npy or .safetensors file");
+    if (found.empty()) return InvalidArgument("the calibration folder '", path, "' has no .npz or .safetensors file");
     std::sort(found.begin(), found.end());
     files.insert(files.end(), found.begin(), found.end());
   }

@@ -14,7 +14,8 @@ namespace dovetail {
 namespace {
 
 constexpr int64_t kColumns = 64;      // rounded between two updates of all the columns after them
-constexpr double kDamping = 0.01;     // of the mean of the diagonal, as in the paper; more with fewer rows than columns, which show less
+constexpr double kDamping = 0.01;     // of the mean of the diagonal, as in the paper; the least
+constexpr double kShrinkage = 0.3;    // of what is best for the moments themselves: with all of it, inputs that depend on each other lose more than others gain
 constexpr int64_t kRowsAtOnce = 64;   // of the weight
 
 // The lower Cholesky factor of the lower triangle of a, in place, by blocks of columns. A diagonal that rounding has left below `least` is that.
@@ -76,14 +77,25 @@ void InvertTriangular(float* l, int64_t n) {
   }
 }
 
+// What is added to the diagonal. The moments of few rows show products of inputs that are chance, and rounding that compensates for these is worse than rounding to nearest;
+// so the fewer the rows and the less the inputs depend on each other, the more is added. The measure is the shrinkage of Chen, Wiesel, Eldar and Hero, "Shrinkage Algorithms
+// for MMSE Covariance Estimation" (2010), equation 23 (OAS).
+double Damping(const InputMoments& moments) {
+  const double n = static_cast<double>(moments.width()), rows = static_cast<double>(std::max<int64_t>(moments.rows(), 1));
+  double trace = 0, squares = 0;  // of S and of S S
+  for (size_t i = 0; i < moments.sums().size(); ++i) squares += static_cast<double>(moments.sums()[i]) * static_cast<double>(moments.sums()[i]);
+  for (int64_t i = 0; i < moments.width(); ++i) trace += static_cast<double>(moments.sums()[static_cast<size_t>(i * moments.width() + i)]);
+  if (!(trace > 0)) return kDamping;
+  const double apart = squares - trace * trace / n;
+  const double share = ((1 - 2 / n) * squares + trace * trace) / ((rows + 1 - 2 / n) * apart), most = 0.999;
+  const double limited = apart > 0 && share < most ? share : most;
+  return std::max(kDamping, kShrinkage * limited / (1 - limited)) * trace / n;
+}
+
 // The upper triangular U of H^-1 = U^T U for the damped H, by the Cholesky factor of H in reversed order: with J the reversal, J H J = L L^T gives
 // U = J L^-1 J. Columns of inputs that are always zero have only the damping on their diagonal.
-std::vector<float> InverseFactor(const InputMoments& moments, const std::vector<int64_t>& order) {
+std::vector<float> InverseFactor(const InputMoments& moments, const std::vector<int64_t>& order, double damping) {
   const int64_t n = moments.width();
-  double mean = 0;
-  for (int64_t i = 0; i < n; ++i) mean += static_cast<double>(moments.sums()[static_cast<size_t>(i * n + i)]) / static_cast<double>(n);
-  if (!(mean > 0)) mean = 1;
-  const double damping = kDamping * mean * std::max(1.0, static_cast<double>(n) / static_cast<double>(std::max<int64_t>(moments.rows(), 1)));
   std::vector<float> l(static_cast<size_t>(n * n), 0);
   for (int64_t r = 0; r < n; ++r)
     for (int64_t c = 0; c <= r; ++c)
@@ -180,11 +192,12 @@ InputMoments InputMoments::Centered() const {
 
 Compensation::Compensation(const InputMoments& moments) {
   const int64_t n = moments.width();
-  for (int64_t i = 0; i < n; ++i) importance_.push_back(moments.sums()[static_cast<size_t>(i * n + i)] + FLT_MIN);
+  const double damping = Damping(moments);
+  for (int64_t i = 0; i < n; ++i) importance_.push_back(moments.sums()[static_cast<size_t>(i * n + i)] + static_cast<float>(damping));
   order_.resize(static_cast<size_t>(n));
   std::iota(order_.begin(), order_.end(), 0);
   std::stable_sort(order_.begin(), order_.end(), [&](int64_t a, int64_t b) { return importance_[static_cast<size_t>(a)] > importance_[static_cast<size_t>(b)]; });
-  factor_ = InverseFactor(moments, order_);
+  factor_ = InverseFactor(moments, order_, damping);
 }
 
 namespace {

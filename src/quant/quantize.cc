@@ -38,11 +38,28 @@ Status QuantizeAllLayers(Module& module, const QuantizeOptions& options, WeightQ
   return QuantizeLayers(module, options, weights, report);
 }
 
+bool FoldedIsMatched(const Location& l, const std::string& glob) {
+  return std::any_of(l.folded.begin(), l.folded.end(), [&](const std::string& path) { return MatchesGlob(glob, path); });
+}
+
+// A layer is kept in float by the name of what was folded into it (its batch norm) too.
+QuantizeOptions WithLayersOfFolded(const Module& module, const QuantizeOptions& options) {
+  QuantizeOptions all = options;
+  for (const auto& g : module.graphs)
+    for (NodeId id : g->order) {
+      const Location* l = module.location(g->node(id));
+      if (l && std::any_of(options.keep_float.begin(), options.keep_float.end(), [&](const std::string& glob) { return FoldedIsMatched(*l, glob); }))
+        all.keep_float.push_back(LayerPath(module, *g, g->node(id)));
+    }
+  return all;
+}
+
 void WarnOfUnusedGlobs(const Module& module, const QuantizeOptions& options, QuantizeReport& report) {
   for (const std::string& glob : options.keep_float) {
     const bool layer = std::any_of(report.layers.begin(), report.layers.end(), [&](const LayerReport& l) { return MatchesGlob(glob, l.path); });
     const bool state = std::any_of(module.states.begin(), module.states.end(), [&](const State& s) { return MatchesGlob(glob, s.name); });
-    if (layer || state) continue;
+    const bool folded = std::any_of(module.locations.begin(), module.locations.end(), [&](const Location& l) { return FoldedIsMatched(l, glob); });
+    if (layer || state || folded) continue;
     report.warnings.push_back(StrCat("--keep-float '", glob, "' matches no layer and no state",
                                      report.layers.empty() ? std::string() : StrCat("; a layer's path looks like '", report.layers.front().path, "'")));
   }
@@ -74,7 +91,8 @@ bool KeptFloat(const QuantizeOptions& options, std::string_view path) {
   return std::any_of(options.keep_float.begin(), options.keep_float.end(), [&](const std::string& glob) { return MatchesGlob(glob, path); });
 }
 
-Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& report) {
+Status Quantize(Module& module, const QuantizeOptions& asked, QuantizeReport& report) {
+  const QuantizeOptions options = WithLayersOfFolded(module, asked);
   StateSets before = CollectStates(module);
   if (options.scheme && IsForNpu(*options.scheme)) DT_RETURN_IF_ERROR(RunPass(*FindPass("spell_out_fused"), module));
   module.form = Form::kQuantized;
@@ -103,7 +121,7 @@ Status Quantize(Module& module, const QuantizeOptions& options, QuantizeReport& 
       DT_RETURN_IF_ERROR(quantize(module, options, weights, report));
     }
   }
-  WarnOfUnusedGlobs(module, options, report);
+  WarnOfUnusedGlobs(module, asked, report);
   if (options.int8_states) DT_RETURN_IF_ERROR(StoreStatesAsInt8(module, options, report));
   DT_RETURN_IF_ERROR(Verify(module));
   // The scales of a state are read and written where it is, and nowhere else.

@@ -19,14 +19,14 @@ namespace dovetail {
 struct QuantizeOptions {
   const Scheme* scheme = nullptr;         // null: weights and activations stay float
   bool int8_states = false;
-  std::vector<std::string> keep_float;    // globs over paths of modules and names of states: "layers.*.mlp.*"
+  std::vector<std::string> keep_float;    // globs over paths of modules, folded batch norms among them, and names of states: "layers.*.mlp.*"
   std::vector<std::string> calibration;   // .npz or .safetensors files, one call each, or folders of them; in order
   ProgressFn progress;                    // may be null
 };
 
 // What became of one layer (a linear, convolution, embedding, recurrent layer or matrix product with a constant).
 struct LayerReport {
-  std::string path;     // module path; the weight's name when there is none
+  std::string path;     // module path, a convolution's own if a batch norm was folded into it; the weight's name when there is none
   std::string op;       // "linear"
   std::string became;   // "i8 dynamic per_row x i8 per_channel"; empty: left in float
   std::string reason;   // why it was left in float

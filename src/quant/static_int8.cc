@@ -210,7 +210,7 @@ Status QuantizeVarying(Module& module, const QuantizeOptions& options, WeightQua
 
 Status QuantizeStatic(Module& module, const QuantizeOptions& options, WeightQuantizer& weights, QuantizeReport& report) {
   if (options.calibration.empty())
-    return InvalidArgument("--quantize ", options.scheme->name, " needs --calibrate with recorded calls: .npz or .safetensors files, or folders of them, "
+    return WrongUsage("--quantize ", options.scheme->name, " needs --calibrate with recorded calls: .npz or .safetensors files, or folders of them, "
                            "whose arrays have the names of the program's inputs (or input_0, input_1, ...). The scheme int8-dynamic needs none");
   DT_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListCalls(options.calibration));
   std::vector<StaticPlan> plans;

@@ -61,7 +61,7 @@ class Cli:
         done = subprocess.run([self.dovetail, "compile", source, "-o", target, *flags], cwd=ROOT, capture_output=True, text=True)
         if done.returncode == 0:
             return ""
-        assert done.returncode == 1 and done.stderr.startswith("error: ") and not target.exists(), done.stderr
+        assert done.returncode in (1, 2) and done.stderr.startswith("error: ") and not target.exists(), done.stderr
         return done.stderr
 
     def compile_for(self, runtime: str, source: Path, *flags: str) -> tuple[Path, dict]:

@@ -77,6 +77,9 @@ def test_sizes_and_positions(cli, llama):
     # Rows of positions past the cache are refused by the program itself: the position does reach it.
     done = cli("bench", llama, "--size", f"{name}=1", "--position", 5000, code=1)
     assert "5000" in done.stderr and str(llama) in done.stderr
+    # All of the made-up size comes after --position.
+    done = cli("bench", llama, "--position", 5000, code=1)
+    assert f"{name}=" in done.stderr and f"A decoding step is --size {name}=1 --position N" in done.stderr
 
 
 def test_problems_with_the_input(cli, llama, tmp_path):

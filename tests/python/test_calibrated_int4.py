@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 
 from quant_cli import Cli, worst_sqnr
 from quant_models import Model, write_calls
@@ -48,6 +49,26 @@ def test_rounding_compensates_on_calls_it_has_not_seen(cli, model, scheme):
     want = model.eager()
     before, after = (worst_sqnr(cli.run(program, model.calls).outputs, want) for program in (plain, rounded))
     assert after > before + 2, (before, after)
+
+
+@pytest.mark.parametrize("rows", [4, 16, 32, 64, 128])
+@pytest.mark.parametrize("hidden", [10, None])
+def test_few_rows_do_no_harm(cli, rows, hidden):
+    """Fewer rows than columns, of inputs that depend on each other and of such that do not."""
+    def make(seed, rows):
+        if hidden:
+            return inputs(seed, rows)
+        return torch.randn(rows, 64, generator=torch.Generator().manual_seed(seed))
+
+    torch.manual_seed(5)
+    module = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 32)).eval()
+    model = Model(module, [(make(100, 512),)], dynamic_shapes=({0: Dim("rows", max=512)},))
+    source, folder = cli.source(model), cli.new_path("calibration")
+    write_calls([(make(0, rows),)], folder)
+    want = model.eager()
+    before, after = (worst_sqnr(cli.run(cli.compile(source, "--quantize", "int4", *flags)[0], model.calls).outputs, want)
+                     for flags in ([], ["--calibrate", folder]))
+    assert after > before - 0.3, (before, after)
 
 
 def test_the_same_bytes_on_one_core(cli, model):

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import shutil
 import zipfile
 
@@ -77,13 +78,44 @@ def test_refused_exports(cli, tmp_path, name, part):
 
 def test_flags_that_this_version_lacks(cli, tmp_path):
     model = "tests/fixtures/sig_constants.pt2"
-    done = cli("compile", model, "-o", tmp_path / "a.pte", "--external-weights", "w.ptd", code=1)
+    done = cli("compile", model, "-o", tmp_path / "a.pte", "--external-weights", "w.ptd", code=2)
     assert "--external-weights" in done.stderr and not (tmp_path / "a.pte").exists()
     refused = cli("compile", model, "-o", tmp_path / "a.pte", "--quantize", "int3", code=2).stderr
     assert "int3" in refused and "int8-dynamic" in refused and "int4-weight-only" in refused
-    refused = cli("compile", model, "-o", tmp_path / "a.pte", "--quantize", "int8", code=1).stderr
+    refused = cli("compile", model, "-o", tmp_path / "a.pte", "--quantize", "int8", code=2).stderr
     assert "--calibrate" in refused and "int8-dynamic" in refused
-    assert "there are xnnpack, qnn and cpu" in cli("compile", model, "-o", tmp_path / "a.pte", "--backend", "gpu", code=1).stderr
+
+
+@pytest.mark.parametrize("flags, part", [
+    (["--backend", "gpu"], "unknown backend 'gpu'; there are xnnpack, qnn and cpu"),
+    (["--backend", ""], "names no backend"),
+    (["--backend", "cpu,"], "unknown backend ''"),
+    (["--backend", "cpu,cpu"], "names 'cpu' twice"),
+    (["--backend", "qnn,cpu"], "needs --soc"),
+    (["--backend", "qnn,cpu", "--soc", "SM1"], "unknown SoC 'SM1'"),
+    (["--soc", "SM8650"], "--backend qnn,cpu"),
+    (["--input-shape", "x=a"], "--input-shape x=a: expected INPUT=SIZE"),
+    (["--calibrate", "calls"], "add --quantize"),
+])
+def test_wrong_flags_of_compile(cli, tmp_path, flags, part):
+    """Whatever the model."""
+    for verb, output in (("compile", ["-o", tmp_path / "a.pte"]), ("explain", [])):
+        done = cli(verb, "tests/fixtures/sig_constants.pt2", *output, *flags, code=2)
+        assert done.stdout == "" and part in done.stderr, done.stderr
+    assert not (tmp_path / "a.pte").exists()
+
+
+def test_calibration_that_a_scheme_has_no_use_for_is_a_warning(cli, tmp_path):
+    done = cli("compile", "tests/fixtures/sig_constants.pt2", "-o", tmp_path / "a.pte", "--quantize", "none", "--calibrate", "calls")
+    assert "warning: --quantize none needs no calibration" in done.stderr
+
+
+def test_a_single_array_in_a_calibration_folder_is_no_call(cli, tmp_path):
+    folder = tmp_path / "calls"
+    folder.mkdir()
+    np.savez(folder / "0.npz", input_0=np.zeros((1, 1, 28, 28), np.float32))
+    np.save(folder / "1.npy", np.zeros((1, 1, 28, 28), np.float32))
+    refused(cli, tmp_path, "tests/fixtures/digits_cnn_trained.pt2", str(folder / "1.npy"), ".npz or .safetensors", flags=["--quantize", "int8", "--calibrate", folder])
 
 
 def test_wrong_usage(cli):
@@ -104,6 +136,11 @@ def test_compile_json(cli, tmp_path):
     for key in ("seconds", "peak_anonymous_bytes", "output_bytes", "planned_bytes", "left_in_float"):
         assert key in report
     assert report["output_bytes"] == (tmp_path / "a.pte").stat().st_size
+
+
+def test_small_sizes_are_told(cli, tmp_path):
+    text = cli("compile", "tests/fixtures/sig_constants.pt2", "-o", tmp_path / "a.pte").stderr
+    assert re.search(r"a\.pte: [1-9][0-9.]* (bytes|KB) in [0-9.]+ (ms|s) ", text) and "0 states; activations" in text and "0.0" not in text.splitlines()[-1], text
 
 
 def test_an_output_that_exists_is_replaced_or_kept_whole(cli, tmp_path):
@@ -186,6 +223,7 @@ def test_run_takes_inputs_by_name(cli, llama, tmp_path):
 
 @pytest.mark.parametrize("arrays, parts", [
     ({"input_0": np.array([[1, 2]])}, ["has no array", "input_1"]),
+    ({"input_0": np.array([[1, 2]]), "input_1": np.array([0, 1]), "mask": np.zeros(2)}, ["array 'mask'", "the inputs are: tokens, input_pos"]),
     ({"input_0": np.array([1, 2]), "input_1": np.array([0, 1])}, ["has rank 1, not 2"]),
     ({"input_0": np.array([[1, 2]], np.int32), "input_1": np.array([0, 1])}, ["is i32, not i64"]),
     ({"input_0": np.array([[1, 2]]), "input_1": np.array([0, 1, 2])}, ["has size 3", "which is 2"]),
@@ -218,6 +256,27 @@ def test_inspect(cli, llama):
         assert sum(w["bytes"] for w in report["weights"]) > 100_000
     text = cli("inspect", "tests/fixtures/llama_tiny_index_put.pt2", "--graph").stdout
     assert text.startswith("module {") and "state.read @" in text and "state.write @" in text
+
+
+def test_inspect_prints_inputs_first(cli, llama):
+    for file in (llama, "tests/fixtures/llama_tiny_index_put.pt2"):
+        assert cli("inspect", file).stdout.startswith("inputs (2)\n")
+
+
+def test_what_is_no_tokenizer_is_said(cli, llama, tmp_path):
+    def error(tokenizer):
+        return cli("generate", llama, "--tokenizer", tokenizer, "--prompt", "a", code=1).stderr
+
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text('{"tokenizer_class": "GPT2Tokenizer"}')
+    assert "is a tokenizer_config.json" in error(config) and "give the tokenizer.json" in error(config)
+    assert "has no tokenizer.json" in error(tmp_path)
+    several = error("tests/llm")
+    assert "has several tokenizers" in several and "gpt2.tokenizer.json" in several
+    # Of several the one with the program's name.
+    for name in ("llama", "other"):
+        shutil.copy(ROOT / "tests" / "llm" / "gpt2.tokenizer.json", tmp_path / f"{name}.tokenizer.json")
+    cli("generate", llama, "--tokenizer", tmp_path, "--prompt", "a", "--max-tokens", 2)
 
 
 def test_explain(cli):

@@ -101,14 +101,14 @@ def test_prefill_and_decode_share_state_and_context(cli, qnn_library, decoders):
         assert worst_sqnr([[arrays["output_0"]]], model.eager([prompt])) > 45
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["--backend", "qnn,cpu"], "needs --soc"),
-    (["--backend", "qnn,cpu", "--soc", "SM1"], "unknown SoC 'SM1'"),
-    (["--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", "/nonexistent"], "no QNN library"),
-    (["--backend", "npu"], "unknown backend 'npu'"),
-    (["--soc", SOC], "--backend qnn,cpu"),
+@pytest.mark.parametrize("arguments, code, message", [
+    (["--backend", "qnn,cpu"], 2, "needs --soc"),
+    (["--backend", "qnn,cpu", "--soc", "SM1"], 2, "unknown SoC 'SM1'"),
+    (["--backend", "qnn,cpu", "--soc", SOC, "--qnn-lib", "/nonexistent"], 1, "no QNN library"),
+    (["--backend", "npu"], 2, "unknown backend 'npu'"),
+    (["--soc", SOC], 2, "--backend qnn,cpu"),
 ])
-def test_wrong_flags(cli, decoders, arguments, message):
+def test_wrong_flags(cli, decoders, arguments, code, message):
     _, source, _, _ = decoders("index_put")
     assert message in cli.refusal(source, *arguments)
 

@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import quant_models
 from conftest import ROOT
@@ -275,6 +277,26 @@ def test_keep_float_leaves_modules_as_they_are(cli):
     program, report = cli.compile(cli.source(model), "--quantize", "int8-dynamic", "--keep-float", "*")
     assert report["linears"]["quantized"] == 0
     assert worst_sqnr(cli.run(program, model.calls).outputs, model.eager()) > 100
+
+
+class Normalized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.second = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 4, 3)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.norm(self.first(x))))
+
+
+@pytest.mark.parametrize("scheme", ["int8-dynamic", "int8"])
+@pytest.mark.parametrize("name", ["first", "norm", "fir*", "n?rm"])
+def test_keep_float_knows_a_convolution_and_its_batch_norm(cli, scheme, name):
+    torch.manual_seed(4)
+    model = Model(Normalized().eval(), [(torch.randn(1, 3, 8, 8),)])
+    flags = cli.flags(model, scheme)
+    _, report = cli.compile(cli.source(model), *flags, "--keep-float", name)
+    assert left_in_float(report) == {"first": "--keep-float asks for it"} and report["warnings"] == []
+    assert [entry["path"] for entry in report["layers"] if entry["became"] != "f32"] == ["second"]
 
 
 def test_wrong_schemes_are_named(cli):

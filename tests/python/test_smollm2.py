@@ -74,6 +74,15 @@ def test_chat(dovetail, compiled, zoo, greedy):
     assert generate(dovetail, compiled("smollm2"), zoo, "--chat", "--prompt", greedy[0]["prompt"], "--temperature", "0").stdout == "The capital of France is Paris.\n"
 
 
+def test_a_folder_and_figures_on_a_line_of_their_own(dovetail, compiled, zoo, tmp_path):
+    program = tmp_path / "smollm2.pte"
+    program.symlink_to(compiled("smollm2"))
+    command = [dovetail, "generate", program, "--tokenizer", zoo, "--chat", "--prompt", "What is the capital of France?", "--temperature", "0"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    answer, figures = done.stdout.splitlines()
+    assert answer == "The capital of France is Paris." and figures.startswith("prefill ")
+
+
 def test_two_turns_on_stdin(dovetail, compiled, zoo):
     done = generate(dovetail, compiled("smollm2"), zoo, "--chat", "--temperature", "0", "--max-tokens", "24",
                     input="What is the capital of France?\nAnd of Italy?\n")

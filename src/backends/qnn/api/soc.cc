@@ -26,7 +26,7 @@ std::string ListSocs() {
 Result<const Soc*> FindSoc(std::string_view name) {
   for (const Soc& soc : kSocs)
     if (soc.name.size() == name.size() && strncasecmp(soc.name.data(), name.data(), name.size()) == 0) return &soc;
-  return InvalidArgument("unknown SoC '", name, "'; there are ", ListSocs());
+  return WrongUsage("unknown SoC '", name, "'; there are ", ListSocs());
 }
 
 std::string DescribeSoc(uint32_t model) {
