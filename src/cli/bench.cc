@@ -153,7 +153,8 @@ class Bench {
       one += StrCat("--size ", name, "=1 ");
     }
     if (sizes.empty()) return StrCat(", whose inputs are made up; positions count up from ", flags_.position, " (--position)");
-    return StrCat(", whose inputs are made up with ", sizes, "; positions count up from ", flags_.position, ", over all of that size. A decoding step is ", one, "--position N");
+    return StrCat(", whose inputs are made up with ", sizes, "; positions count up from ", flags_.position, ", over all of that size. A decoding step is ", one,
+                  "--position N");
   }
 
   // All calls in order; their milliseconds together. Several start from the initial states. A single one finds the states of the iteration

@@ -45,7 +45,8 @@ Result<std::vector<const NamedArray*>> MatchInputs(std::span<const ExpectedInput
       std::string wanted;
       for (const ExpectedInput& input : inputs)
         if (input.dtype != DType::kNone) wanted += StrCat(wanted.empty() ? "" : ", ", input.name);
-      return InvalidArgument("'", file, "' has an array '", a.name, "', but there is no such input; ", wanted.empty() ? "there are none" : "the inputs are: ", wanted);
+      return InvalidArgument("'", file, "' has an array '", a.name, "', but there is no such input; ",
+                             wanted.empty() ? "there are none" : "the inputs are: ", wanted);
     }
   return matched;
 }

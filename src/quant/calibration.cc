@@ -56,7 +56,8 @@ Result<std::vector<std::string>> ListCalls(std::span<const std::string> paths) {
     std::vector<std::string> found;
     for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
       if (it->path().extension() == ".npy")
-        return InvalidArgument("'", it->path().string(), "' is one array, not a call; a call in a calibration folder is an .npz or .safetensors file with an array for each input");
+        return InvalidArgument("'", it->path().string(),
+                               "' is one array, not a call; a call in a calibration folder is an .npz or .safetensors file with an array for each input");
       else if (IsCallFile(it->path())) found.push_back(it->path().string());
     if (error) return IoError("cannot list the folder '", path, "': ", error.message());
     if (found.empty()) return InvalidArgument("the calibration folder '", path, "' has no .npz or .safetensors file");

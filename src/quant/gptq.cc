@@ -14,7 +14,7 @@ namespace dovetail {
 namespace {
 
 constexpr int64_t kColumns = 64;      // rounded between two updates of all the columns after them
-constexpr double kDamping = 0.01;     // of the mean of the diagonal, as in the paper; the least
+constexpr double kDamping = 0.01;     // of the mean of the diagonal, as in the paper; more with fewer rows than columns, which show less
 constexpr double kShrinkage = 0.3;    // of what is best for the moments themselves: with all of it, inputs that depend on each other lose more than others gain
 constexpr int64_t kRowsAtOnce = 64;   // of the weight
 
@@ -77,9 +77,9 @@ void InvertTriangular(float* l, int64_t n) {
   }
 }
 
-// What is added to the diagonal. The moments of few rows show products of inputs that are chance, and rounding that compensates for these is worse than rounding to nearest;
-// so the fewer the rows and the less the inputs depend on each other, the more is added. The measure is the shrinkage of Chen, Wiesel, Eldar and Hero, "Shrinkage Algorithms
-// for MMSE Covariance Estimation" (2010), equation 23 (OAS).
+// What is added to the diagonal. The moments of few rows show products of inputs that are chance, and rounding that compensates for these is
+// worse than rounding to nearest; so the fewer the rows and the less the inputs depend on each other, the more is added. One measure is the
+// shrinkage of Chen, Wiesel, Eldar and Hero, "Shrinkage Algorithms for MMSE Covariance Estimation" (2010), equation 23 (OAS).
 double Damping(const InputMoments& moments) {
   const double n = static_cast<double>(moments.width()), rows = static_cast<double>(std::max<int64_t>(moments.rows(), 1));
   double trace = 0, squares = 0;  // of S and of S S
@@ -89,7 +89,7 @@ double Damping(const InputMoments& moments) {
   const double apart = squares - trace * trace / n;
   const double share = ((1 - 2 / n) * squares + trace * trace) / ((rows + 1 - 2 / n) * apart), most = 0.999;
   const double limited = apart > 0 && share < most ? share : most;
-  return std::max(kDamping, kShrinkage * limited / (1 - limited)) * trace / n;
+  return std::max(kDamping * std::max(1.0, n / rows), kShrinkage * limited / (1 - limited)) * trace / n;
 }
 
 // The upper triangular U of H^-1 = U^T U for the damped H, by the Cholesky factor of H in reversed order: with J the reversal, J H J = L L^T gives
