@@ -1,6 +1,7 @@
 #include "quant/fixed_warnings.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "quant/calibration_warnings.h"
 #include "quant/layers.h"
@@ -36,6 +37,12 @@ std::string WayOut(const Module& module, const Graph& graph, ValueId v) {
   return "--keep-float with the name of its module";
 }
 
+// Whether few or masked elements, large as masks are, leave the others no part of the range.
+bool TakesRange(const Observer& seen) {
+  const ValueRange range = seen.FullRange();
+  return std::max(-range.low, range.high) > -kMaskedFrom && seen.NearZero() > 0.25;
+}
+
 }  // namespace
 
 void WarnOfStates(const Module& module, const FixedPlan& plan, QuantizeReport& report) {
@@ -63,16 +70,30 @@ void WarnOfMasks(const Module& module, const FixedPlan& plan, const FixedObserva
                                        static_cast<int>(kMaskedFrom), ", -inf too, have no part of its range and come back as its lowest number; ", WayOut(module, graph, v),
                                        " keeps them as they are"));
     }
+    std::vector<bool> lost(graph.num_values(), false);  // warned of
     for (NodeId id : graph.order) {
       const Node& n = graph.node(id);
       if (n.results.empty() || !plan.quantized(g, id) || plan.masked(g, n.results[0])) continue;
+      const ValueId result = n.results[0];
+      lost[result] = std::any_of(n.operands.begin(), n.operands.end(), [&](ValueId v) { return v != kNone && lost[v]; });
       const auto low = [&](ValueId v) {
         const auto it = v == kNone || !masks.made[v] ? observed.values[g].end() : observed.values[g].find(v);
         return it != observed.values[g].end() && !plan.masked(g, v) && it->second.FullRange().low < kMaskedFrom;
       };
-      if (std::any_of(n.operands.begin(), n.operands.end(), low))
+      if (std::any_of(n.operands.begin(), n.operands.end(), low)) {
+        lost[result] = true;
         report.warnings.push_back(StrCat(DescribeValue(module, graph, n.results[0]), " is computed from masked elements, whose very low numbers take the ",
                                          "range of the others; ", WayOut(module, graph, n.results[0]), " leaves it in float"));
+      }
+      if (const auto it = observed.values[g].find(result); !lost[result] && !masks.made[result] && it != observed.values[g].end() && TakesRange(it->second)) {
+        lost[result] = true;
+        const ValueRange range = it->second.FullRange();
+        char reach[64];
+        std::snprintf(reach, sizeof reach, "%g to %g", static_cast<double>(range.low), static_cast<double>(range.high));
+        report.warnings.push_back(StrCat(DescribeValue(module, graph, result), " reaches from ", reach, ", but many of its elements are so ",
+                                         "near 0 that they lose most of their bits, or all; if the large ones are a mask, masked_fill with -inf, which has no part in a range, keeps ",
+                                         "the others right"));
+      }
     }
   }
 }

@@ -23,9 +23,26 @@ bool Carries(OpId op) {
   }
 }
 
+bool HasFloats(const Constant& c) { return c.type.dtype == DType::kF32 && c.data_known && c.nbytes() > 0; }
+
+// The operand that a product or quotient multiplies by constants of at least `least`, all above 0; kNone: it is another operator.
+ValueId ScaledOperand(const Module& module, const Graph& graph, const Node& n, float least) {
+  if (n.op != OpId::kMul && n.op != OpId::kDiv) return kNone;
+  for (size_t i = n.op == OpId::kMul ? 0 : 1; i < 2; ++i) {
+    const Node* constant = graph.producer_if(n.operands[i], OpId::kConst);
+    if (!constant || !HasFloats(module.constants[constant->ref])) continue;
+    bool holds = true;
+    FloatRows rows(module.constants[constant->ref]);
+    for (int64_t r = 0; r < rows.rows(); ++r)
+      for (float v : rows.row(r)) holds = holds && v > 0 && (n.op == OpId::kMul ? v : 1 / v) >= least;
+    if (holds) return n.operands[1 - i];
+  }
+  return kNone;
+}
+
 // Of very low numbers, and zeros beside them.
 bool IsMask(const Constant& c) {
-  if (c.type.dtype != DType::kF32 || !c.data_known || c.nbytes() == 0) return false;
+  if (!HasFloats(c)) return false;
   bool any = false;
   FloatRows rows(c);
   for (int64_t r = 0; r < rows.rows(); ++r)
@@ -36,11 +53,13 @@ bool IsMask(const Constant& c) {
   return any;
 }
 
-// Marks what the marked values are carried from.
-void Spread(const Graph& graph, std::vector<bool>& marked) {
+// Marks what the marked values are carried from, or multiplied from by at least `least`.
+void Spread(const Module& module, const Graph& graph, float least, std::vector<bool>& marked) {
   for (auto it = graph.order.rbegin(); it != graph.order.rend(); ++it) {
     const Node& n = graph.node(*it);
-    if (n.results.empty() || !marked[n.results[0]] || !Carries(n.op)) continue;
+    if (n.results.empty() || !marked[n.results[0]]) continue;
+    if (const ValueId scaled = ScaledOperand(module, graph, n, least); scaled != kNone) marked[scaled] = true;
+    if (!Carries(n.op)) continue;
     for (ValueId v : n.operands)
       if (v != kNone) marked[v] = true;
   }
@@ -55,8 +74,7 @@ Masks FindMasks(const Module& module, const Graph& graph) {
     const Node& n = graph.node(id);
     if (n.op == OpId::kSoftmax) m.scores[n.operands[0]] = true;
     const auto constant = [&](ValueId v) { return graph.producer_if(v, OpId::kConst); };
-    // Of products those by a constant.
-    const bool scaled = n.op == OpId::kMul && std::any_of(n.operands.begin(), n.operands.end(), constant);
+    const bool scaled = ScaledOperand(module, graph, n, 0) != kNone;
     if (n.results.empty() || (!Carries(n.op) && !scaled)) continue;
     m.made[n.results[0]] = std::any_of(n.operands.begin(), n.operands.end(), [&](ValueId v) {
       return v != kNone && (m.made[v] || (constant(v) && IsMask(module.constants[constant(v)->ref])));
@@ -65,8 +83,9 @@ Masks FindMasks(const Module& module, const Graph& graph) {
   for (ValueId v : graph.outputs) m.hidden[v] = m.made[v];
   for (NodeId id : graph.order)
     if (const Node& n = graph.node(id); n.op == OpId::kAmax) m.hidden[n.operands[0]] = m.made[n.operands[0]];
-  Spread(graph, m.scores);
-  Spread(graph, m.hidden);
+  // A masked score that is made larger afterwards must not come near the others.
+  Spread(module, graph, 1, m.scores);
+  Spread(module, graph, 0, m.hidden);
   return m;
 }
 

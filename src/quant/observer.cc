@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <numeric>
 
 #include "ops/quantization.h"
 
@@ -186,6 +187,12 @@ double Observer::QuietCalls(double step) const {
   const auto tenth = powers.begin() + static_cast<std::ptrdiff_t>(powers.size() / 10);
   std::nth_element(powers.begin(), tenth, powers.end());
   return 10 * std::log10(*tenth / (step * step / 12));
+}
+
+double Observer::NearZero() const {
+  if (bins_.empty()) return 0;
+  const uint64_t all = std::accumulate(bins_.begin(), bins_.end(), uint64_t{0});
+  return static_cast<double>(bins_[kBins / 2 - 1] + bins_[kBins / 2]) / static_cast<double>(all);
 }
 
 double Observer::MostElements(double step) const {

@@ -47,6 +47,8 @@ class Observer {
   double QuietCalls(double step) const;
   // The same of all elements but the twentieth that is farthest from 0, whose size says nothing of the others'.
   double MostElements(double step) const;
+  // The share of the elements other than 0 whose size is less than a two-thousandth to a thousandth of the largest one's.
+  double NearZero() const;
 
   friend bool operator==(const Observer&, const Observer&) = default;
 

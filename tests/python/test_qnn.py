@@ -173,6 +173,18 @@ def test_a_program_without_the_npu_is_a_warning(cli, qnn_library, tmp_path):
     assert any("no operator runs on the backend qnn; of pow: " in w for w in report["warnings"]), report["warnings"]
 
 
+@pytest.mark.parametrize("shape", [(2, 1, 40), (3, 5, 40), (14, 40)], ids=str)
+def test_4_bits_per_channel_before_a_relu(cli, qnn_library, shape):
+    """40 columns are no multiple of a block, so the weight has a scale per channel."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(40, 32), torch.nn.ReLU()).eval()
+    calls = [(torch.randn(shape),) for _ in range(8)]
+    source = cli.new_path("model.pt2")
+    torch.export.save(torch.export.export(model, calls[0]), source)
+    program, _ = cli.compile(source, "--backend", "qnn,cpu", "--soc", SOC, *scheme_flags(cli, "qnn-16a4w", calls))
+    assert worst_sqnr(cli.run(program, calls[:1]).outputs, [[model(*calls[0]).detach().numpy()]]) > 18
+
+
 @pytest.fixture
 def linear(cli):
     """A model of one layer, and a folder of its calls."""
