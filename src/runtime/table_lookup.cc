@@ -1,5 +1,5 @@
 // Embedding tables that stay in the program's file. Where a row is read, the kernel maps the 16 pages around it, so that the rows of a long prompt would keep
-// far more of a table in memory than is read: half of a table of 24 MB for 128 tokens. They are looked up a few at a time, and the pages let go.
+// far more of a table in memory than is read: 8 MB for 128 tokens. They are looked up a few at a time, and the pages let go.
 #include <algorithm>
 #include <array>
 
