@@ -41,9 +41,9 @@ def measure(case: str, scheme: str, threads: int, cache: Path) -> float:
         return result["load_s"] + result["first_s"]
     if variant.startswith("dovetail"):
         if case.endswith("filled folder"):
-            return report.process([*command, "--weights-cache", str(cache)])["wall_s"]
+            return report.process(engine.with_cache(command, cache))["wall_s"]
         with tempfile.TemporaryDirectory() as empty:
-            return report.process([*command, "--weights-cache", empty])["wall_s"]
+            return report.process(engine.with_cache(command, empty))["wall_s"]
     return report.process(command)["wall_s"]
 
 

@@ -68,12 +68,12 @@ def dovetail_round(model: str, scheme: str, variant: str) -> list[tuple[str, dic
         results.append(("compile", {"peak_rss_bytes": done["peak_rss_bytes"], "peak_anonymous_bytes": done["peak_anonymous_bytes"]}))
         calls = engine.command(variant, model, scheme, kept, work, 1, folder / "out.npz")
         for state in ("first load", "second load"):
-            command = [*calls, "--weights-cache", str(cache)]
+            command = engine.with_cache(calls, cache)
             done = report.process(command)
             results.append((state, {**done, "load_s": json.loads(done["stdout"])["load_seconds"]}))
-        repeated = [*calls, "--weights-cache", str(cache), "--repeat", "12"]
+        repeated = engine.with_cache(calls, cache, "--repeat", "12")
         again = engine.command(variant, model, scheme, kept, work, 1, folder / "out2.npz")
-        results.append(("second of two", together([repeated, [*again, "--weights-cache", str(cache), "--repeat", "6"]])))
+        results.append(("second of two", together([repeated, engine.with_cache(again, cache, "--repeat", "6")])))
     return results
 
 

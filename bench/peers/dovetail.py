@@ -67,6 +67,11 @@ def command(variant: str, model: str, scheme: str, folder: Path, work: Work, thr
     return [str(binary), "run", str(folder / "program.pte"), *calls, "-o", str(out.with_suffix("")), "--threads", str(threads), "--json", *cache]
 
 
+def with_cache(command: list[str], packed: object, *flags: str) -> list[str]:
+    """The command with another folder of packed weights."""
+    return [*command[:-1], str(packed), *flags]
+
+
 def read(work: Work, stdout: str, out: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The result and the outputs of a process that `command` made."""
     report = json.loads(stdout)
