@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/tensor_type.h"
 #include "ops/dispatch.h"
 
 namespace dovetail {
@@ -23,6 +24,17 @@ inline IntegerRange RangeOf(DType t) {
     case DType::kU16: return {0, 65535};
     default: return {INT32_MIN, INT32_MAX};
   }
+}
+
+// Real numbers with low <= 0 <= high.
+struct ValueRange {
+  float low = 0, high = 0;
+  friend bool operator==(const ValueRange&, const ValueRange&) = default;
+};
+// The real numbers that the lowest and the highest integer stand for.
+inline ValueRange RangeOfParams(const QuantParams& params, DType dtype = DType::kI8) {
+  const IntegerRange integers = RangeOf(dtype);
+  return {static_cast<float>(integers.min - params.zero_point) * params.scale, static_cast<float>(integers.max - params.zero_point) * params.scale};
 }
 
 inline float DequantizeElement(int32_t q, float scale, int32_t zero_point) { return static_cast<float>(int64_t{q} - zero_point) * scale; }

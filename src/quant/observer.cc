@@ -221,9 +221,4 @@ QuantParams ParamsOf(ValueRange range, DType dtype) {
   return QuantParams::PerTensor(scale, static_cast<int32_t>(std::clamp(zero_point, least, most)));
 }
 
-ValueRange RangeOfParams(const QuantParams& params, DType dtype) {
-  const IntegerRange integers = RangeOf(dtype);
-  return {static_cast<float>(integers.min - params.zero_point) * params.scale, static_cast<float>(integers.max - params.zero_point) * params.scale};
-}
-
 }  // namespace dovetail

@@ -9,15 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "core/tensor_type.h"
+#include "ops/quantization.h"
 
 namespace dovetail {
-
-// Real numbers with low <= 0 <= high.
-struct ValueRange {
-  float low = 0, high = 0;
-  friend bool operator==(const ValueRange&, const ValueRange&) = default;
-};
 
 class Observer {
  public:
@@ -74,7 +68,5 @@ class Observer {
 // Parameters of a range for i8, u8 or u16: 0 is exact, the zero point is in the dtype's range, the scale is above zero, normal and finite. The empty range
 // [0, 0] has scale 1.
 QuantParams ParamsOf(ValueRange range, DType dtype = DType::kI8);
-// The real numbers that the lowest and the highest integer stand for.
-ValueRange RangeOfParams(const QuantParams& params, DType dtype = DType::kI8);
 
 }  // namespace dovetail

@@ -8,43 +8,22 @@ namespace {
 
 using namespace samples;
 
-// A graph quantized with calls that are given as the values of its one input %x.
-struct Quantized {
-  Module before, after;
-  QuantizeReport report;
-  Status status;
-
+// A graph quantized to int8 with calls that are given as the values of its one input %x.
+struct Quantized : QuantizedSample {
   Quantized(const std::string& text, const std::vector<OwnedTensor>& calls, std::vector<std::string> keep_float = {})
-      : before(Parsed(text)), after(Parsed(text)) {
-    const TempFolder folder;
-    QuantizeOptions options;
-    options.scheme = FindScheme("int8");
-    options.keep_float = std::move(keep_float);
-    for (size_t i = 0; i < calls.size(); ++i) options.calibration.push_back(folder.Write(StrCat(i, ".npz"), {{"input_0", calls[i]}}));
-    status = Quantize(after, options, report);
-    EXPECT_TRUE(status.ok()) << status.ToString();
+      : QuantizedSample(text, "int8", OneInput(calls), std::move(keep_float)) {}
+  static std::vector<Call> OneInput(const std::vector<OwnedTensor>& calls) {
+    std::vector<Call> each;
+    for (const OwnedTensor& x : calls) each.push_back({x});
+    return each;
   }
-  const Graph& graph() const { return *after.graphs[0]; }
-  TensorType type(std::string_view name) const {
-    const ValueId v = FindValue(graph(), name);
-    EXPECT_NE(v, kNone) << name << " in\n" << Print(after);
-    return v == kNone ? TensorType() : graph().type(v);
-  }
+  double sqnr(const OwnedTensor& x) const { return QuantizedSample::sqnr({x}); }
   // The parameters of the quantize node that reads a float value.
   QuantParams params_read(std::string_view name) const {
     for (NodeId id : graph().order)
       if (const Node& n = graph().node(id); n.op == OpId::kQuantize && graph().value(n.operands[0]).name == name) return graph().type(n.results[0]).quant;
     ADD_FAILURE() << name << " is not quantized in\n" << Print(after);
     return {};
-  }
-  size_t count(OpId op) const {
-    return static_cast<size_t>(std::count_if(graph().order.begin(), graph().order.end(), [&](NodeId id) { return graph().node(id).op == op; }));
-  }
-  // Of the first output, against the float graph.
-  double sqnr(const OwnedTensor& x) const {
-    auto want = RunOnce(before, {x}), got = RunOnce(after, {x});
-    EXPECT_TRUE(want.ok() && got.ok()) << want.status().ToString() << got.status().ToString();
-    return want.ok() && got.ok() ? Sqnr(Values((*want)[0]), Values((*got)[0])) : 0;
   }
   const LayerReport& layer(std::string_view path) const {
     for (const LayerReport& l : report.layers)

@@ -103,4 +103,48 @@ inline ValueId FindValue(const Graph& g, std::string_view name) {
   return kNone;
 }
 
+// A module quantized with calls: of the first graph, named input_0 and on, unless they are given names.
+struct QuantizedSample {
+  Module before, after;
+  QuantizeReport report;
+  Status status;
+
+  using Call = std::vector<OwnedTensor>;
+  QuantizedSample(const std::string& text, const std::string& scheme, const std::vector<Call>& calls, std::vector<std::string> keep_float = {})
+      : before(Parsed(text)), after(Parsed(text)) {
+    const TempFolder folder;
+    QuantizeOptions options;
+    options.scheme = FindScheme(scheme);
+    options.keep_float = std::move(keep_float);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      std::vector<std::pair<std::string, OwnedTensor>> named;
+      for (size_t k = 0; k < calls[i].size(); ++k) named.emplace_back(StrCat("input_", k), calls[i][k]);
+      options.calibration.push_back(folder.Write(StrCat(100 + i, ".npz"), named));
+    }
+    status = Quantize(after, options, report);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  const Graph& graph() const { return *after.graphs[0]; }
+  TensorType type(std::string_view name) const {
+    const ValueId v = FindValue(graph(), name);
+    EXPECT_NE(v, kNone) << name << " in\n" << Print(after);
+    return v == kNone ? TensorType() : graph().type(v);
+  }
+  size_t count(OpId op) const {
+    return static_cast<size_t>(std::count_if(graph().order.begin(), graph().order.end(), [&](NodeId id) { return graph().node(id).op == op; }));
+  }
+  const Node* first(OpId op) const {
+    for (NodeId id : graph().order)
+      if (graph().node(id).op == op) return &graph().node(id);
+    ADD_FAILURE() << "no " << GetOp(op).name << " in\n" << Print(after);
+    return nullptr;
+  }
+  // Of the first output, against the float graph.
+  double sqnr(const Call& call) const {
+    auto want = RunOnce(before, call), got = RunOnce(after, call);
+    EXPECT_TRUE(want.ok() && got.ok()) << want.status().ToString() << got.status().ToString();
+    return want.ok() && got.ok() ? Sqnr(Values((*want)[0]), Values((*got)[0])) : 0;
+  }
+};
+
 }  // namespace dovetail::samples

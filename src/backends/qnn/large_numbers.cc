@@ -2,19 +2,35 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <map>
+
+#include "ops/quantization.h"
 
 namespace dovetail::qnn {
 namespace {
 
-constexpr double kLargest = 65504;
+constexpr float kLargest = 65504;
 
 bool IsF32(const Graph& g, ValueId v) { return v != kNone && g.type(v).dtype == DType::kF32; }
 
 bool IsLarge(const Constant& c) {
   if (c.type.dtype != DType::kF32 || !c.data_known) return false;
-  std::vector<float> values(c.nbytes() / sizeof(float));
-  c.CopyTo(reinterpret_cast<std::byte*>(values.data()));
-  return std::any_of(values.begin(), values.end(), [](float v) { return std::abs(static_cast<double>(v)) > kLargest; });
+  std::vector<std::byte> copy;
+  std::span<const std::byte> bytes;
+  if (c.contiguous()) {
+    bytes = c.bytes();
+  } else {
+    copy.resize(c.nbytes());
+    c.CopyTo(copy.data());
+    bytes = copy;
+  }
+  for (size_t i = 0; i < bytes.size(); i += sizeof(float)) {
+    float v;
+    std::memcpy(&v, bytes.data() + i, sizeof(float));
+    if (std::abs(v) > kLargest) return true;
+  }
+  return false;
 }
 
 // Operators whose results have the elements of their operands, or sums or multiples of them.
@@ -44,9 +60,8 @@ bool Carries(OpId op) {
 // Whether the integers reach beyond.
 bool LargeRange(const TensorType& t) {
   if (!t.per_tensor()) return false;
-  const double scale = static_cast<double>(t.quant.scale), zero = static_cast<double>(t.quant.zero_point);
-  const double most = t.dtype == DType::kU16 ? 65535 : t.dtype == DType::kU8 ? 255 : 127, least = t.dtype == DType::kI8 ? -128 : 0;
-  return std::max((most - zero) * scale, (zero - least) * scale) > kLargest;
+  const ValueRange range = RangeOfParams(t.quant, t.dtype);
+  return std::max(range.high, -range.low) > kLargest;
 }
 
 }  // namespace
@@ -63,6 +78,12 @@ std::vector<bool> LargeNumbers(const Module& module, const Graph& g) {
     for (ValueId v : n.operands)
       if (v != kNone) hides[v] = false;
   }
+  std::map<uint32_t, bool> constants;  // each is read once
+  const auto is_large = [&](uint32_t ref) {
+    const auto [at, fresh] = constants.try_emplace(ref, false);
+    if (fresh) at->second = IsLarge(module.constants[ref]);
+    return at->second;
+  };
   for (NodeId id : g.order) {
     const Node& n = g.node(id);
     if (n.results.empty() || n.op == OpId::kConst) continue;
@@ -71,7 +92,7 @@ std::vector<bool> LargeNumbers(const Module& module, const Graph& g) {
     large[id] = made[n.results[0]] = std::any_of(n.operands.begin(), n.operands.end(), [&](ValueId v) {
       if (!IsF32(g, v)) return false;
       const Node* constant = g.producer_if(v, OpId::kConst);
-      return made[v] || (constant && IsLarge(module.constants[constant->ref]));
+      return made[v] || (constant && is_large(constant->ref));
     });
   }
   return large;
