@@ -5,7 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 namespace dovetail {
@@ -56,6 +59,37 @@ void MappedFile::Release(std::span<const std::byte> part) const {
   if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
+namespace {
+
+// Names of temporary files, for a signal handler.
+std::array<std::atomic<const char*>, 16> unfinished;
+static_assert(std::atomic<const char*>::is_always_lock_free);
+
+void Replace(const char* name, const char* with) {
+  for (auto& slot : unfinished)
+    if (const char* expected = name; slot.compare_exchange_strong(expected, with)) return;
+}
+
+extern "C" void RemoveUnfinished(int signal) {
+  for (auto& slot : unfinished)
+    if (const char* name = slot.load()) ::unlink(name);
+  ::raise(signal);  // with the default action, which SA_RESETHAND has restored
+}
+
+}  // namespace
+
+void RemoveUnfinishedFilesOnSignals() {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now;
+    if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;  // nohup ignores SIGHUP
+    struct sigaction remove{};
+    remove.sa_handler = RemoveUnfinished;
+    remove.sa_flags = static_cast<int>(SA_RESETHAND);
+    ::sigaction(signal, &remove, nullptr);
+  }
+  ::signal(SIGXFSZ, SIG_IGN);
+}
+
 Result<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
   // Renaming over a device or a pipe would replace it.
   if (struct stat st; ::stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode)) return InvalidArgument("cannot write '", path, "': it is not a regular file");
@@ -68,12 +102,20 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) 
     f->temporary_.clear();
     return IoError("cannot write '", path, "': ", error);
   }
+  Replace(nullptr, f->temporary_.c_str());
   return f;
 }
 
 AtomicFile::~AtomicFile() {
   if (fd_ >= 0) ::close(fd_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (temporary_.empty()) return;
+  ::unlink(temporary_.c_str());
+  Forget();
+}
+
+void AtomicFile::Forget() {
+  Replace(temporary_.c_str(), nullptr);
+  temporary_.clear();
 }
 
 Status AtomicFile::Write(const void* data, size_t size) {
@@ -96,7 +138,7 @@ Status AtomicFile::Commit() {
   fd_ = -1;
   if (::close(fd) != 0) return IoError("cannot write '", path_, "': ", ErrnoText());
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return IoError("cannot write '", path_, "': ", ErrnoText());
-  temporary_.clear();
+  Forget();
   return OkStatus();
 }
 

@@ -56,9 +56,14 @@ class AtomicFile {
 
  private:
   AtomicFile() = default;
+  void Forget();  // the temporary file
   int fd_ = -1;
   uint64_t offset_ = 0;
   std::string path_, temporary_;
 };
+
+// For a program of its own: SIGINT, SIGTERM and SIGHUP remove what has been written of AtomicFiles before they end it, and a limit on the size of files is
+// an error of Write. A library leaves signals alone.
+void RemoveUnfinishedFilesOnSignals();
 
 }  // namespace dovetail

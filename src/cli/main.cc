@@ -1,6 +1,8 @@
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
+#include "base/mapped_file.h"
 #include "cli/cli.h"
 
 int main(int argc, char** argv) {
@@ -30,9 +32,15 @@ int main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RequiredError& error) {
+    app.exit(error);
+    if (argc > 4 && !std::string_view(error.what()).starts_with('-'))
+      std::fputs("An option of several words takes all that follow it: the file to work on goes before such options\n", stderr);
+    return cli::kWrongUsage;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : cli::kWrongUsage;
   }
+  RemoveUnfinishedFilesOnSignals();
   Status status;
   try {
     status = context.run();
