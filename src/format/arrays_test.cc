@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "format/crc32.h"
+#include "base/crc32.h"
 #include "format/npy.h"
 
 // The text contains the other; both are shown if not.

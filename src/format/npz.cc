@@ -5,10 +5,10 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "base/crc32.h"
 #include "base/mapped_file.h"
 #include "format/array_checks.h"
 #include "format/arrays.h"
-#include "format/crc32.h"
 #include "format/npy.h"
 
 namespace dovetail {

@@ -76,6 +76,7 @@ Status Archive::ReadConfig(std::string_view folder, std::string_view config_suff
     if (!data) return Corrupt("the archive has no member '", top_, folder, file, "', which holds ", where);
     tensor.path = data->name;
     tensor.storage = data->data;
+    tensor.crc32 = data->crc32;
     tensors_.emplace(name, std::move(tensor));
   }
   return OkStatus();

@@ -15,6 +15,7 @@ namespace dovetail::pt2 {
 struct StoredTensor {
   std::string_view path;               // of the member that holds the storage: two tensors with one path share memory
   std::span<const std::byte> storage;
+  uint32_t crc32 = 0;                  // of the storage, as the file has it
   TensorMeta meta;
 };
 

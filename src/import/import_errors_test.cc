@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 
+#include "base/crc32.h"
 #include "base/mapped_file.h"
 #include "import/import.h"
 #include "import/zip.h"
@@ -56,13 +57,14 @@ class ZipWriter {
  public:
   void Add(std::string_view name, std::string_view content, uint16_t method = 0) {
     const uint32_t size = static_cast<uint32_t>(content.size()), at = static_cast<uint32_t>(bytes_.size());
+    const uint32_t crc = Crc32(std::as_bytes(std::span(content)));
     Put<uint32_t>(bytes_, 0x04034b50);
-    Header(bytes_, name, size, method);
+    Header(bytes_, name, crc, size, method);
     Text(bytes_, name);
     Text(bytes_, content);
     Put<uint32_t>(directory_, 0x02014b50);
     Put<uint16_t>(directory_, 20);
-    Header(directory_, name, size, method);
+    Header(directory_, name, crc, size, method);
     directory_.resize(directory_.size() + 10);  // comment, disk, attributes
     Put<uint32_t>(directory_, at);
     Text(directory_, name);
@@ -91,9 +93,9 @@ class ZipWriter {
     const auto* p = reinterpret_cast<const std::byte*>(text.data());
     to.insert(to.end(), p, p + text.size());
   }
-  static void Header(Bytes& to, std::string_view name, uint32_t size, uint16_t method) {
+  static void Header(Bytes& to, std::string_view name, uint32_t crc, uint32_t size, uint16_t method) {
     for (uint16_t v : {uint16_t{20}, uint16_t{0}, method, uint16_t{0}, uint16_t{0}}) Put(to, v);
-    for (uint32_t v : {uint32_t{0}, size, size}) Put(to, v);
+    for (uint32_t v : {crc, size, size}) Put(to, v);
     Put(to, static_cast<uint16_t>(name.size()));
     Put<uint16_t>(to, 0);
   }
@@ -138,6 +140,21 @@ TEST(FileErrors, ArchiveWithoutAModel) {
   ZipWriter writer;
   writer.Add("readme.txt", "no model here");
   EXPECT_TRUE(Contains(ErrorOfBytes(writer.Finish()), "not a .pt2 file: the archive holds no models/NAME.json; torch.export.save"));
+}
+
+TEST(FileErrors, DamagedWeights) {
+  Bytes bytes = ReadFixture("state_init");
+  const auto zip = pt2::ZipArchive::Open(bytes);
+  ASSERT_TRUE(zip.ok());
+  size_t weights = 0;
+  for (const pt2::ZipMember& m : (*zip).members()) {
+    if (m.data.empty() || m.name.find("/data/") == std::string_view::npos || m.name.ends_with(".json")) continue;
+    Bytes damaged = bytes;
+    damaged[static_cast<size_t>(m.data.data() - bytes.data()) + m.data.size() / 2] ^= std::byte{4};
+    EXPECT_TRUE(Contains(ErrorOfBytes(damaged), StrCat("(member '", m.name, "') do not match their checksum: the file is damaged")));
+    ++weights;
+  }
+  EXPECT_GT(weights, 0u);
 }
 
 TEST(FileErrors, PickledWeights) {

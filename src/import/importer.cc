@@ -1,7 +1,9 @@
 #include "import/importer.h"
 
 #include <algorithm>
+#include <unordered_set>
 
+#include "base/crc32.h"
 #include "import/rules.h"
 #include "import/source_location.h"
 
@@ -48,6 +50,7 @@ Status Importer::Run() {
 
 Status Importer::BindInputs() {
   Status problems;
+  std::unordered_set<std::string_view> checked;  // storages
   for (size_t i = 0; i < program_.inputs.size(); ++i) {
     const InputSpec& spec = program_.inputs[i];
     if (spec.kind == InputSpec::kConstantInput) continue;
@@ -60,6 +63,9 @@ Status Importer::BindInputs() {
       continue;
     }
     DT_ASSIGN_OR_RETURN(const StoredTensor* stored, archive_.FindTensor(spec.name));
+    if (checked.insert(stored->path).second && Crc32(stored->storage) != stored->crc32)
+      return Corrupt("the data of '", spec.name, "' (member '", stored->path,
+                     "') do not match their checksum: the file is damaged; copy or export it again, with torch.serialization.set_crc32_options(True)");
     auto t = aliases_.AddStored(spec.name, *stored);
     if (!t.ok()) {
       problems.Also(std::move(t).status());

@@ -60,6 +60,7 @@ Result<Directory> ReadEnd(Bytes bytes) {
 struct Entry {
   std::string_view name;
   uint64_t size = 0, packed_size = 0, local = 0;
+  uint32_t crc32 = 0;
 };
 
 // Values that do not fit in 32 bits stand in the zip64 field, in this order.
@@ -99,6 +100,7 @@ Result<ZipArchive> ZipArchive::Open(Bytes bytes) {
     if (end - at < kDirectorySize || Read<uint32_t>(bytes, at) != kDirectorySignature) return Corrupt("zip directory: entry ", i, " is damaged");
     Entry e;
     const uint16_t flags = Read<uint16_t>(bytes, at + 8), method = Read<uint16_t>(bytes, at + 10);
+    e.crc32 = Read<uint32_t>(bytes, at + 16);
     e.packed_size = Read<uint32_t>(bytes, at + 20);
     e.size = Read<uint32_t>(bytes, at + 24);
     const size_t name = Read<uint16_t>(bytes, at + 28), extra = Read<uint16_t>(bytes, at + 30), comment = Read<uint16_t>(bytes, at + 32);
@@ -117,7 +119,7 @@ Result<ZipArchive> ZipArchive::Open(Bytes bytes) {
     if (!Inside(bytes, data, e.size)) return Truncated(StrCat("member '", e.name, "' of ", e.size, " bytes reaches past its end"));
     extents.emplace_back(e.local, data + e.size);
     if (!archive.by_name_.emplace(e.name, archive.members_.size()).second) return Corrupt("the archive has two members named '", e.name, "'");
-    archive.members_.push_back({e.name, bytes.subspan(data, e.size)});
+    archive.members_.push_back({e.name, bytes.subspan(data, e.size), e.crc32});
   }
   std::sort(extents.begin(), extents.end());
   for (size_t i = 1; i < extents.size(); ++i)

@@ -15,6 +15,7 @@ namespace dovetail::pt2 {
 struct ZipMember {
   std::string_view name;            // into the archive
   std::span<const std::byte> data;  // into the archive
+  uint32_t crc32 = 0;               // of the data, as the archive has it
 };
 
 class ZipArchive {
