@@ -107,6 +107,8 @@ void Extremum(Call& c) {
 // `number` has the tensor's dtype.
 ValueId WithNumber(Call& c, OpId op, ValueId x, double number) { return c.Emit(op, {x, c.ScalarTensor(number, c.type(x).dtype)}); }
 
+void Power(Call& c) { Binary(c, OpId::kPowTensorTensor, Mode::kPlain, "self", "exponent"); }
+
 void Rsub(Call& c) {
   if (c.Has("alpha") && c.Float("alpha") != 1) return c.Fail(Unsupported("rsub with alpha"));
   ApplyReversed<OpId::kSub>(c);
@@ -335,6 +337,8 @@ constexpr Rule kRules[] = {
     {"aten.remainder.Scalar_Tensor", Apply<OpId::kRemainder>},
     {"aten.fmod.Tensor", Apply<OpId::kRemainder, Mode::kTruncated>},
     {"aten.fmod.Scalar", Apply<OpId::kRemainder, Mode::kTruncated>},
+    {"aten.pow.Tensor_Tensor", Power},
+    {"aten.pow.Scalar", Power},
     {"aten.maximum.default", Extremum<OpId::kMaximum>},
     {"aten.minimum.default", Extremum<OpId::kMinimum>},
     {"aten.max.other", Extremum<OpId::kMaximum>},

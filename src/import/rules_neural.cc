@@ -10,7 +10,7 @@ namespace {
 // Dropout and the like: nothing in eval mode.
 void Dropout(Call& c) {
   if (c.Bool("train", false) && c.Float("p", 0.5) > 0) return c.Fail(Unsupported(kTrainingMode));
-  c.ReturnView(c.Handle("input"));
+  c.ReturnView(c.Handle(c.Has("input") ? "input" : "self"));  // what dropout_ calls it
 }
 
 // Products.
@@ -66,7 +66,8 @@ void Attention(Call& c) {
   if (!c.ok()) return;
   const Shape shape = c.shape(q);
   if (shape.rank() < 2 || shape.rank() > 4) return c.Fail(Unsupported("attention of a query ", c.type(q).ToString(), "; its rank must be 2 to 4"));
-  if (!c.Bool("enable_gqa", false) && shape.rank() == 4 && c.shape(k).rank() == 4 && c.shape(k)[1] != shape[1])
+  // One key head is broadcast in any case.
+  if (!c.Bool("enable_gqa", false) && shape.rank() == 4 && c.shape(k).rank() == 4 && c.shape(k)[1] != shape[1] && c.shape(k)[1] != Dim(1))
     return c.Fail(InvalidArgument("attention of ", shape[1].ToString(), " query heads with ", c.shape(k)[1].ToString(), " key heads, without enable_gqa"));
   // Of a mask [B, S, T] with inputs of rank 3, B stands where the heads' batch is.
   const ValueId m = mask != kNone && shape.rank() == 3 && c.shape(mask).rank() == 3 ? AsRank4(c, mask) : mask;

@@ -46,6 +46,7 @@ void ReturnReshaped(Call& c, TensorId self, std::vector<Dim> sizes) {
 
 void View(Call& c) { c.ReturnView(c.ViewSizes(c.Handle("self"), c.SymInts("size"))); }
 void Reshape(Call& c) { ReturnReshaped(c, c.Handle("self"), c.SymInts("shape")); }
+void ReshapeAs(Call& c) { ReturnReshaped(c, c.Handle("self"), DimsOf(c.LogicalShape(c.Handle("other")))); }
 void ViewAs(Call& c) { c.ReturnView(c.ViewSizes(c.Handle("self"), DimsOf(c.LogicalShape(c.Handle("other"))))); }
 
 void Flatten(Call& c) {
@@ -321,12 +322,37 @@ void Stack(Call& c) {
   }
   c.Return(c.Emit(OpId::kCat, std::move(tensors), {{"dim", static_cast<int64_t>(axis)}}));
 }
-void Cat(Call& c) {
-  std::vector<ValueId> tensors = c.Tensors("tensors");
+ValueId Joined(Call& c, std::vector<ValueId> tensors, int64_t dim) {
   DType dtype = DType::kNone;
   for (ValueId v : tensors) dtype = Promote(dtype, c.type(v).dtype);
   for (ValueId& v : tensors) v = c.Convert(v, dtype);
-  c.Return(c.Emit(OpId::kCat, std::move(tensors), {{"dim", c.Int("dim", 0)}}));
+  return c.Emit(OpId::kCat, std::move(tensors), {{"dim", dim}});
+}
+void Cat(Call& c) { c.Return(Joined(c, c.Tensors("tensors"), c.Int("dim", 0))); }
+
+// The difference of neighbours, n times.
+void Diff(Call& c) {
+  const ValueId before = c.OptionalTensor("prepend"), after = c.OptionalTensor("append");
+  ValueId x = c.Tensor("self");
+  const size_t axis = c.Axis(c.Int("dim", -1), c.shape(x).rank());
+  const int64_t n = c.Int("n", 1), dim = static_cast<int64_t>(axis);
+  if (c.ok() && c.shape(x).empty()) return c.Fail(InvalidArgument("diff of a tensor of rank 0"));
+  constexpr int64_t kMost = 64;
+  if (n < 0 || n > kMost) return c.Fail(n < 0 ? InvalidArgument("diff with n = ", n) : Unsupported("diff with n = ", n, "; at most ", kMost));
+  if (before != kNone || after != kNone) {
+    std::vector<ValueId> parts;
+    for (ValueId v : {before, x, after})
+      if (v != kNone) parts.push_back(v);
+    x = Joined(c, std::move(parts), dim);
+  }
+  for (int64_t i = 0; i < n && c.ok(); ++i) {
+    const Dim size = c.shape(x)[axis];
+    if (size == Dim(0)) break;
+    const ValueId left = c.Emit(OpId::kSlice, {x}, {{"dim", dim}, {"start", 0}, {"end", size - 1}});
+    const ValueId right = c.Emit(OpId::kSlice, {x}, {{"dim", dim}, {"start", 1}, {"end", size}});
+    x = c.Emit(c.type(x).dtype == DType::kBool ? OpId::kNe : OpId::kSub, {right, left});
+  }
+  c.Return(x);
 }
 
 constexpr Rule kRules[] = {
@@ -335,6 +361,7 @@ constexpr Rule kRules[] = {
     {"aten.view_copy.default", View},
     {"aten.view_as.default", ViewAs},
     {"aten.reshape.default", Reshape},
+    {"aten.reshape_as.default", ReshapeAs},
     {"aten.flatten.using_ints", Flatten},
     {"aten.unflatten.int", Unflatten},
     {"aten.unsqueeze.default", Unsqueeze},
@@ -383,6 +410,7 @@ constexpr Rule kRules[] = {
     {"aten.repeat.default", Repeat},
     {"aten.stack.default", Stack},
     {"aten.cat.default", Cat},
+    {"aten.diff.default", Diff},
 };
 
 }  // namespace

@@ -94,6 +94,16 @@ V WrappingMul(V a, V b) {
   else return a * b;
 }
 
+// Of integers: wraps around, and to a negative power only 1 and -1 leave something.
+template <class V>
+V IntegerPower(V base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? V(1) : base == static_cast<V>(-1) ? static_cast<V>(exponent % 2 == 0 ? 1 : -1) : V(0);
+  V result = 1;
+  for (; exponent > 0; exponent >>= 1, base = WrappingMul(base, base))
+    if (exponent & 1) result = WrappingMul(result, base);
+  return result;
+}
+
 // NaN if either is.
 template <class V>
 V MaxPropagatingNan(V a, V b) {

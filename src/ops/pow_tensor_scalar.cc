@@ -12,14 +12,6 @@ Status Infer(const InferContext& ctx) {
   return SetResult(ctx, 0, dtype, ctx.operand(0).shape);
 }
 
-template <class V>
-V IntegerPower(V base, int64_t exponent) {
-  V result = 1;
-  for (; exponent > 0; exponent >>= 1, base = WrappingMul(base, base))
-    if (exponent & 1) result = WrappingMul(result, base);
-  return result;
-}
-
 Status Reference(const KernelContext& ctx) {
   return DispatchNumber(ctx.out().dtype, [&]<class T>() {
     const auto exponent = ScalarAs<T>(ctx.attr(0));

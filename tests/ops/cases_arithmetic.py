@@ -54,6 +54,25 @@ def record_binary(r):
         r.sample(name, [make([2, 3]), make([2])], error="invalid argument")
 
 
+def record_power(r):
+    for a_shape, b_shape in SHAPES:
+        a, b = make(a_shape).abs(), make(b_shape)
+        r.sample("pow_tensor", [a, b], torch.pow(a, b), tolerance=1e-5)
+    special = torch.tensor(SPECIAL)
+    r.sample("pow_tensor", [special, special.reshape(-1, 1)], torch.pow(special, special.reshape(-1, 1)), tolerance=1e-5)
+    for dtype in I:
+        low = torch.iinfo(dtype).min
+        a, b = torch.tensor([low, 7, 1, 0, torch.iinfo(dtype).max], dtype=dtype), torch.tensor([[0], [1], [5], [13]], dtype=dtype)
+        r.sample("pow_tensor", [a, b], torch.pow(a, b))
+        if low < 0:
+            r.sample("pow_tensor", [-a, -b], torch.pow(-a, -b))
+    for x, y in ((torch.float32, torch.int64), (torch.int32, torch.float16), (torch.int32, torch.int64), (torch.uint8, torch.int8)):
+        for a, b in ((make([3], x, 1, 4), make([3], y, 1, 3)), (make([3], x, 1, 4), make([], y, 1, 3))):
+            r.sample("pow_tensor", [a, b], torch.pow(a, b), tolerance=1e-5 if torch.float32 in (x, y) else None)
+    r.sample("pow_tensor", [make([2], torch.bool), make([2], torch.bool)], error="invalid argument")
+    r.sample("pow_tensor", [make([2, 3]), make([2])], error="invalid argument")
+
+
 def record_cumsum(r):
     for dtype in F + I + [torch.bool]:
         for shape, dim in (([7], 0), ([3, 4, 2], 1), ([3, 4], -1), ([0, 3], 0)):
@@ -118,3 +137,4 @@ def record(r):
     record_cumsum(r)
     record_upsample(r)
     record_log1p(r)
+    record_power(r)
