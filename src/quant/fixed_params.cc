@@ -17,6 +17,9 @@ constexpr float kHeadroom = 1.25f, kHeadroomOfLogits = 4;
 constexpr float kLeastScoreRange = 2;
 // Seen on the simulator of SDK 2.51: the steps of input times weight may be 2^-23 of the result's, and at 2^-26 results are anything.
 constexpr double kLeastFactor = 0x1p-22;
+// The same of two activations: 2^-30 is right, 2^-32 is not.
+constexpr double kLeastFactorOfActivations = 0x1p-29;
+constexpr char kTooSmall[] = "its results are too small beside the range that they have";
 // Differences of bounds stay finite.
 constexpr float kMostBound = 1e38f;
 // Of the lowest integer below scores: exp(-10) is no step of a u8 weight, exp(-20) none of a u16 one.
@@ -146,6 +149,14 @@ class FixedParamChooser {
     return masked;
   }
 
+  void Leave(size_t g, NodeId id, const std::string& reason) {
+    plan_.LeaveFloat(g, id, reason);
+    left_ = true;
+  }
+
+  // As the node computes with it.
+  float ScaleOf(size_t g, NodeId id, ValueId v) const { return params_.groups.at({plan_.group(g, v), plan_.dtype(g, id)}).scale; }
+
   void LeaveGroup(uint32_t name, const std::string& reason) {
     left_ = true;
     for (size_t g = 0; g < module_.graphs.size(); ++g) {
@@ -196,20 +207,28 @@ class FixedParamChooser {
       const Node& n = graph.node(id);
       if (n.results.empty() || !plan_.quantized(g, id)) continue;
       if (plan_.role(g, id) == StaticRole::kLayer) DT_RETURN_IF_ERROR(Layer(g, id));
+      else if (n.op == OpId::kMatmul || n.op == OpId::kBmm) LeaveSmallProduct(g, id);
       if (plan_.role(g, id) == StaticRole::kMove || plan_.role(g, id) == StaticRole::kClamp) continue;
       for (size_t i : DataOperands(module_, graph, n)) {
         const uint32_t c = ConstantOf(graph, n.operands[i]);
         if (c == kNone || params_.constants.contains({g, id, i})) continue;
         const auto params = ConstantRange(module_.constants[c]);
         if (!params) {
-          plan_.LeaveFloat(g, id, "a constant operand is not finite or not in the file");
-          left_ = true;
+          Leave(g, id, "a constant operand is not finite or not in the file");
           return OkStatus();
         }
         params_.constants[{g, id, i}] = ParamsOf(*params, plan_.dtype(g, id));
       }
     }
     return OkStatus();
+  }
+
+  // Of a product of two activations whose results are nothing beside their range.
+  void LeaveSmallProduct(size_t g, NodeId id) {
+    const Node& n = module_.graphs[g]->node(id);
+    if (!plan_.integer(g, n.operands[0]) || !plan_.integer(g, n.operands[1])) return;
+    const auto scale = [&](ValueId v) { return static_cast<double>(ScaleOf(g, id, v)); };
+    if (scale(n.operands[0]) * scale(n.operands[1]) < scale(n.results[0]) * kLeastFactorOfActivations) Leave(g, id, kTooSmall);
   }
 
   static std::optional<ValueRange> ConstantRange(const Constant& c) {
@@ -227,8 +246,7 @@ class FixedParamChooser {
     std::vector<float> bias;
     if (n.op != OpId::kMatmul && n.operands[2] != kNone) bias = FloatsOf(module_.constants[ConstantOf(graph, n.operands[2])]);
     if (!std::all_of(bias.begin(), bias.end(), [](float b) { return std::isfinite(b); })) {
-      plan_.LeaveFloat(g, id, "its bias has a value that is not finite");
-      left_ = true;
+      Leave(g, id, "its bias has a value that is not finite");
       return OkStatus();
     }
     const bool blocks = HasBlocks(module_, graph, n, scheme_);
@@ -238,13 +256,12 @@ class FixedParamChooser {
     } else {
       DT_ASSIGN_OR_RETURN(raw, weights_.ChannelScales(weight, ChannelAxis(n)));
     }
-    const auto scale = [&](ValueId v) { return params_.groups.at({plan_.group(g, v), plan_.dtype(g, id)}).scale; };
+    const auto scale = [&](ValueId v) { return ScaleOf(g, id, v); };
     double largest = 0;
     for (float s : raw) largest = std::max(largest, static_cast<double>(s));
     if (blocks) largest *= 127.0 / 7;  // a block with the greatest weight has steps of 4 bits
     if (largest * static_cast<double>(scale(n.operands[0])) < static_cast<double>(scale(n.results[0])) * kLeastFactor && largest > 0) {
-      plan_.LeaveFloat(g, id, "its results are too small beside the values that they share a range with");
-      left_ = true;
+      Leave(g, id, kTooSmall);
       return OkStatus();
     }
     if (blocks) return OkStatus();

@@ -48,7 +48,7 @@ class StaticRewriter {
       const size_t data = plan_.data(graph_.node(id)).size();
       const bool own = plan_.rule(id).role == StaticRole::kOwn;
       for (size_t i = 0; i < data; ++i) {
-        DT_ASSIGN_OR_RETURN(operands[i], Integers(c.builder, operands[i], own ? std::nullopt : std::optional(params)));
+        DT_ASSIGN_OR_RETURN(operands[i], Integers(c.builder, operands[i], own ? OwnParams(id, i) : std::optional(params)));
       }
       DT_ASSIGN_OR_RETURN(results, c.builder.EmitWith(op, std::move(operands), graph_.node(id).attrs, graph_.node(id).results.size()));
     }
@@ -66,6 +66,14 @@ class StaticRewriter {
 
   // Of a value of the float graph that the plan has in integers.
   QuantParams ParamsOfValue(ValueId v) const { return params_.groups.at(plan_.group(v)); }
+
+  // Of a constant operand, where it does not have its own ones.
+  std::optional<QuantParams> OwnParams(NodeId id, size_t operand) const {
+    const Node& n = graph_.node(id);
+    const uint32_t constant = ConstantOf(graph_, n.operands[operand]);
+    if (constant == kNone || n.op == OpId::kMul || !AllZeros(module_.constants[constant])) return std::nullopt;
+    return QuantParams::PerTensor(ParamsOfValue(n.results[0]).scale, 0);
+  }
 
   Result<Replacement> Embedding(RewriteContext& c, NodeId id) {
     LayerReport layer = ReportOf(id, "", "");

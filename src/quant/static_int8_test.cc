@@ -307,7 +307,7 @@ TEST(StaticInt8, ValuesThatOnlyMoveShareParameters) {
 )", "s"), Images());
   for (const char* name : {"lo", "hi", "t", "c", "p"}) EXPECT_EQ(q.type(name).quant, q.type("a").quant) << name;
   EXPECT_NE(q.type("s").quant, q.type("a").quant);
-  EXPECT_EQ(q.count(OpId::kDequantize), 1u);
+  EXPECT_EQ(q.count(OpId::kDequantize), 1u) << Print(q.after);
   EXPECT_GE(q.sqnr(Image(5)), 30);
 }
 
@@ -360,6 +360,21 @@ TEST(StaticInt8, AModuleAppliedTwice) {
   }
   EXPECT_EQ(weights, 1u);
   EXPECT_EQ(biases, 2u);
+}
+
+// Neither a constant of zeros nor a branch that gave only zeros coarsens the small numbers that it is added to.
+TEST(StaticInt8, ZerosBesideSmallNumbers) {
+  const std::string text = "module {\n" + ConstantLine("c.weight", "2,2,3,3", Normal(36, 1, 1e-4f)) + ConstantLine("z.weight", "2,2,3,3", std::vector<float>(36)) +
+                           ConstantLine("shift", "2,1,1", {0, 0}) +
+                           "  graph @f(%x: f32[1,2,6,6]) {\n    %w = const @c.weight : f32[2,2,3,3]\n    %w0 = const @z.weight : f32[2,2,3,3]\n"
+                           "    %shift = const @shift : f32[2,1,1]\n    %y = convolution %x, %w, _ " +
+                           kConvolution + " : f32[1,2,6,6]\n    %z = add %y, %shift : f32[1,2,6,6]\n    %none = convolution %x, %w0, _ " + kConvolution +
+                           " : f32[1,2,6,6]\n    %s = add %none, %z : f32[1,2,6,6]\n    %o = convolution %s, %w, _ " + kConvolution +
+                           " : f32[1,2,6,6]\n    return %o\n  }\n}\n";
+  const Quantized q(text, Images());
+  EXPECT_EQ(q.count(OpId::kQuantizedConvolution), 3u);
+  EXPECT_EQ(q.count(OpId::kDequantize), 1u) << Print(q.after);
+  EXPECT_GE(q.sqnr(Image(5)), 30);
 }
 
 TEST(StaticInt8, TransposedConvolutions) {

@@ -47,6 +47,7 @@ class ParamChooser {
 
   void FromRanges() {
     ranges_.clear();
+    zeros_.clear();
     const std::set<ValueId> images = GroupsOfConvolutions();
     for (const auto& [name, group] : plan_.groups()) {
       if (group.fixed) {
@@ -62,6 +63,7 @@ class ParamChooser {
       }
       ranges_[name] = merged.MseRange(images.contains(name) ? clipping_ : 1);
       params_.groups[name] = ParamsOf(ranges_[name]);
+      if (const ValueRange full = merged.FullRange(); full.low == 0 && full.high == 0) zeros_.insert(name);
       if (merged.QuietCalls(static_cast<double>(params_.groups[name].scale)) < kLeastQuiet) LeaveGroup(name, std::string(kVaries));
     }
   }
@@ -92,6 +94,19 @@ class ParamChooser {
     return params ? static_cast<double>(params->scale) : 0;
   }
 
+  // Any step does for a constant of zeros, and for values of which no call had another until something settles theirs.
+  bool OnlyZeros(ValueId v) const {
+    if (plan_.integer(v)) return zeros_.contains(plan_.group(v));
+    return AllZeros(module_.constants[ConstantOf(graph_, v)]);
+  }
+  // Whether that was a change.
+  bool Settle(ValueId v, double scale) {
+    if (!plan_.integer(v)) return false;
+    params_.groups[plan_.group(v)] = QuantParams::PerTensor(static_cast<float>(scale), 0);
+    zeros_.erase(plan_.group(v));
+    return true;
+  }
+
   // The result's step becomes at least `scale`. Whether that was a change.
   bool Grow(NodeId id, double scale) {
     const ValueId name = plan_.group(graph_.node(id).results[0]);
@@ -117,6 +132,10 @@ class ParamChooser {
         const double result = ScaleOf(n.results[0]);
         double product = 1;
         for (ValueId v : plan_.data(n)) {
+          if (n.op != OpId::kMul && OnlyZeros(v)) {
+            grown |= Settle(v, result);
+            continue;
+          }
           const double s = ScaleOf(v);
           if (s == 0) Leave(id, "a constant operand is not finite");
           product *= s;
@@ -163,6 +182,7 @@ class ParamChooser {
   double clipping_;
   StaticParams params_;
   std::map<ValueId, ValueRange> ranges_;
+  std::set<ValueId> zeros_;       // groups of nothing else, whose step is not settled
   std::map<ValueId, int> least_;  // how often a group has grown
   bool left_ = false;
 };
@@ -200,6 +220,12 @@ std::optional<QuantParams> ConstantParams(const Constant& c) {
   o.Add(FloatsOf(c), 0);
   if (o.first_bad_call() == 0) return std::nullopt;
   return ParamsOf(o.FullRange());
+}
+
+bool AllZeros(const Constant& c) {
+  if (!c.data_known) return false;
+  const std::vector<float> values = FloatsOf(c);
+  return std::all_of(values.begin(), values.end(), [](float v) { return v == 0; });
 }
 
 Result<StaticParams> ChooseParams(const Module& module, const Graph& graph, const std::map<ValueId, Observer>& observed, WeightQuantizer& weights,

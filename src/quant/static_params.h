@@ -39,6 +39,8 @@ std::vector<float> LayerScales(const std::vector<float>& raw, std::span<const fl
 
 // Parameters of a constant operand by itself, from all its elements; nullopt where one is not finite or unknown.
 std::optional<QuantParams> ConstantParams(const Constant& c);
+// Then its parameters are free: ConstantParams would give steps of 1, beside which a sum's other operand may be nothing.
+bool AllZeros(const Constant& c);
 std::vector<float> FloatsOf(const Constant& c);
 
 }  // namespace dovetail

@@ -191,6 +191,8 @@ PITFALLS = {
         (lambda: Layer(torch.nn.Linear(3, 16), lambda l, x: (lambda y: torch.floor(y) * 0.01 + y)((lambda m: torch.add(m * m, m * m, alpha=0.5))(l(x) * 0.2))),
          (1, 80, 3), "qnn-16a8w", 50),
     "a softmax of small numbers": (lambda: Layer(None, lambda _, x: F.softmax((x * 0.05) @ (x * 0.05).transpose(1, 2), -1)), (1, 8, 4), "qnn-16a8w", 50),
+    "a softmax of a product with a number": (lambda: Layer(None, lambda _, x: F.softmax((x * 0.05) @ (x * 0.05).transpose(1, 2) * 0.25, -1)), (1, 8, 4), "qnn-16a8w", 60),
+    "a softmax of next to nothing": (lambda: Layer(None, lambda _, x: F.softmax((x * 1e-4) @ (x * 1e-4).transpose(1, 2), -1)), (1, 8, 4), "qnn-16a8w", 60),
     "a mean of a padded tensor": (lambda: Layer(None, lambda _, x: F.pad(x * 2, (0, 0, 2, 1)).mean(1)), (1, 8, 8), "qnn-16a8w", 50),
 }  # fmt: skip
 

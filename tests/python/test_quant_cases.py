@@ -327,6 +327,29 @@ def test_compare_tells_which_layer_is_off(cli, tmp_path):
     assert report["layers"]
 
 
+class MaskedLogits(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 16)
+
+    def forward(self, x, hidden):
+        return self.head(x).masked_fill(hidden, -1e9)
+
+
+def test_compare_tells_how_close_the_elements_are_that_no_mask_hides(cli, tmp_path):
+    torch.manual_seed(0)
+    model = Model(MaskedLogits().eval(), [(torch.randn(8, 64), torch.rand(8, 16) > 0.5)])
+    source = cli.source(model)
+    program, _ = cli.compile(source, "--quantize", "int8-dynamic")
+    [call] = quant_models.write_calls(model.calls, tmp_path / "calls")
+    [output] = json.loads(cli("compare", source, program, call, "--json").stdout)["outputs"]
+    hidden = model.calls[0][1].numpy()
+    [[got]], [[want]] = cli.run(program, model.calls).outputs, model.eager()
+    assert output["sqnr_db"] > 150
+    assert output["unmasked"]["sqnr_db"] == pytest.approx(sqnr(got[~hidden], want[~hidden]), abs=0.2) and output["unmasked"]["sqnr_db"] < 70
+    assert f"but for {hidden.sum()} below -5000" in cli("compare", source, program, call).stdout
+
+
 # Models that were quantized in PyTorch.
 
 NAMES = sorted(path.name.removesuffix(".pt2") for path in FIXTURES.glob("*.pt2") if "subclass" not in path.name and ".core." not in path.name)

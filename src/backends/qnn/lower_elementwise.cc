@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "backends/qnn/lowering.h"
 #include "ops/log1p.h"
+#include "ops/quantization.h"
 
 namespace dovetail::qnn {
 namespace {
@@ -37,6 +39,42 @@ void Unary(Lowering& l, const Node& n) {
 template <char const* Name>
 void Binary(Lowering& l, const Node& n) {
   Same(l, n, Name, 2);
+}
+
+// Seen on the simulator of SDK 2.51: in place of a 16-bit product with one number, a softmax takes the other factor with its steps times that number, loses
+// digits where those are small, and goes wrong below about 2e-6. It takes the product itself where the number is repeated along the last dim.
+bool SoftmaxLosesSteps(Lowering& l, const Node& n, size_t number) {
+  constexpr double kLeastStep = 1e-5;
+  const Constant* c = l.ConstantOf(n.operands[number]);
+  const ValueId other = n.operands[1 - number];
+  if (!c || c->type.dtype != DType::kU16 || c->type.shape.numel() != Dim(1) || l.ConstantOf(other)) return false;
+  if (l.type(other).shape != l.type(n.results[0]).shape) return false;
+  uint16_t stored = 0;
+  const std::vector<std::byte> data = l.DataOf(*c);
+  std::memcpy(&stored, data.data(), std::min(data.size(), sizeof stored));
+  const QnnType type = l.TypeOf(n.operands[number]);
+  const double factor = static_cast<double>(DequantizeElement(stored, type.scale, type.zero_point));
+  if (std::abs(factor) * static_cast<double>(l.TypeOf(other).scale) >= kLeastStep) return false;
+  return std::any_of(l.graph().order.begin(), l.graph().order.end(), [&](NodeId id) {
+    const Node& user = l.graph().node(id);
+    return user.op == OpId::kSoftmax && user.operands[0] == n.results[0];
+  });
+}
+void Product(Lowering& l, const Node& n) {
+  for (size_t i = 0; i < 2; ++i) {
+    if (!SoftmaxLosesSteps(l, n, i)) continue;
+    const Id x = l.In(n.operands[1 - i]);
+    const Constant& c = *l.ConstantOf(n.operands[i]);
+    const uint32_t last = l.dims(x).back();
+    const Id numbers = l.Static({last}, l.TypeOf(n.operands[i]), [&l, &c, last] {
+      const std::vector<std::byte> one = l.DataOf(c);
+      std::vector<std::byte> all;
+      for (uint32_t k = 0; k < last; ++k) all.insert(all.end(), one.begin(), one.end());
+      return all;
+    });
+    return l.Op("ElementWiseMultiply", {x, numbers}, {l.Out(n.results[0])});
+  }
+  Same(l, n, "ElementWiseMultiply", 2);
 }
 
 void Sum(Lowering& l, const Node& n) {
@@ -189,7 +227,7 @@ void Clone(Lowering& l, const Node& n) {
 constexpr char kAbs[] = "ElementWiseAbs", kNeg[] = "ElementWiseNeg", kExp[] = "ElementWiseExp",
                kSqrt[] = "ElementWiseSquareRoot", kRsqrt[] = "ElementWiseRsqrt", kSin[] = "ElementWiseSin", kCos[] = "ElementWiseCos",
                kFloor[] = "ElementWiseFloor", kCeil[] = "ElementWiseCeil", kRound[] = "ElementWiseRound", kSign[] = "ElementWiseSign", kTanh[] = "Tanh",
-               kSigmoid[] = "Sigmoid", kRelu[] = "Relu", kNot[] = "ElementWiseNot", kMul[] = "ElementWiseMultiply", kDiv[] = "ElementWiseDivide",
+               kSigmoid[] = "Sigmoid", kRelu[] = "Relu", kNot[] = "ElementWiseNot", kDiv[] = "ElementWiseDivide",
                kEq[] = "ElementWiseEqual", kNe[] = "ElementWiseNotEqual",
                kLt[] = "ElementWiseLess", kLe[] = "ElementWiseLessEqual", kGt[] = "ElementWiseGreater", kGe[] = "ElementWiseGreaterEqual",
                kAnd[] = "ElementWiseAnd", kOr[] = "ElementWiseOr";
@@ -220,7 +258,7 @@ LowerFn FindElementwise(OpId op) {
     case OpId::kClamp: return Clamp;
     case OpId::kAdd:
     case OpId::kSub: return Sum;
-    case OpId::kMul: return Binary<kMul>;
+    case OpId::kMul: return Product;
     case OpId::kDiv: return Binary<kDiv>;
     case OpId::kMaximum: return Extreme<true>;
     case OpId::kMinimum: return Extreme<false>;

@@ -65,7 +65,7 @@ class QuietStdout {
 // The file to load for what the user gave; the user's words where nothing was found.
 Result<std::string> FindFile(const std::string& given) {
   std::error_code error;
-  if (!fs::exists(given, error)) return NotFound("no QNN library: there is no file or folder '", given, "'");
+  if (!fs::exists(given, error)) return NotFound("no QNN library: there is no file or folder '", given, "'; it is ", kFile, " of Qualcomm's SDK or of the Python package onnxruntime-qnn");
   if (!fs::is_directory(given, error)) return given;
   for (const char* folder : {"", "onnxruntime_qnn", kSdkFolder})
     if (const fs::path file = fs::path(given) / folder / kFile; fs::exists(file, error)) return file.string();
