@@ -72,6 +72,9 @@ inline void Append(std::string& s, char c) { s += c; }
 template <class T>
   requires std::is_integral_v<T>
 void Append(std::string& s, T v) { s += std::to_string(v); }
+template <class T>
+  requires std::is_floating_point_v<T>
+void Append(std::string& s, T v) = delete;  // it would be taken as a char; FormatDouble writes one
 }  // namespace internal
 template <class... Ts>
 std::string StrCat(const Ts&... parts) {

@@ -35,6 +35,8 @@ std::string FormatBytes(uint64_t bytes) {
   return bytes < 1000000 ? WithUnit("%.1f KB", b * 1e-3) : WithUnit("%.1f MB", b * 1e-6);
 }
 
+std::string Counted(size_t count, std::string_view noun) { return StrCat(count, " ", noun, count == 1 ? "" : "s"); }
+
 std::string FormatSeconds(double seconds) { return seconds < 0.1 ? WithUnit("%.1f ms", seconds * 1e3) : WithUnit("%.2f s", seconds); }
 
 Result<std::string> ReadTextFile(const std::string& path) {

@@ -23,6 +23,7 @@ struct Context {
 CLI::App* AddVerb(Context& context, const std::string& name, const std::string& help, std::function<Status()> run);
 void PrintJson(const nlohmann::ordered_json& value);
 std::string FormatBytes(uint64_t bytes);     // "138.5 MB", "12.3 KB", "96 bytes"
+std::string Counted(size_t count, std::string_view noun);  // "1 delegate call", "3 delegate calls"
 std::string FormatSeconds(double seconds);   // "1.09 s", "3.2 ms"
 Result<std::string> ReadTextFile(const std::string& path);
 

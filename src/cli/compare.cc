@@ -7,6 +7,7 @@
 #include "cli/load_program.h"
 #include "dovetail/program.h"
 #include "ops/dispatch.h"
+#include "quant/masks.h"
 
 namespace dovetail::cli {
 namespace {
@@ -38,6 +39,29 @@ nlohmann::ordered_json Numbers(const Difference& d) {
   return {{"sqnr_db", d.sqnr_db()}, {"max_abs_error", d.finite ? nlohmann::ordered_json(d.max_abs_error) : nlohmann::ordered_json()}, {"cosine", d.cosine()}};
 }
 
+// An output beside the float model's, and the same without its very low elements: where there are any, they are masked ones as a rule, and nearly all of its power.
+struct ComparedOutput {
+  Difference all, unmasked;
+  size_t masked = 0;
+
+  void Add(std::span<const float> want, std::span<const float> got) {
+    all.Add(want, got);
+    for (size_t i = 0; i < want.size(); ++i) {
+      if (want[i] < kMaskedFrom) ++masked;
+      else unmasked.Add(want.subspan(i, 1), got.subspan(i, 1));
+    }
+  }
+  nlohmann::ordered_json Json() const {
+    nlohmann::ordered_json j = Numbers(all);
+    if (masked > 0) j["unmasked"] = Numbers(unmasked);
+    return j;
+  }
+};
+
+void PrintLine(const std::string& what, const Difference& d) {
+  std::printf("%-24s %10.2f %14.6g %10.6f\n", what.c_str(), d.sqnr_db(), d.max_abs_error, d.cosine());
+}
+
 Status Compare(CompareFlags& flags, bool json) {
   DT_ASSIGN_OR_RETURN(LoadedProgram loaded, LoadProgram(flags.program, flags.method, flags.threads, flags.weights, flags.compile.qnn));
   DT_RETURN_IF_ERROR(TakeQuantization(*loaded.program, flags.compile));
@@ -48,7 +72,7 @@ Status Compare(CompareFlags& flags, bool json) {
     options.quantize.scheme = nullptr;
   }
   DT_ASSIGN_OR_RETURN(const LayerComparison comparison, CompareLayers(flags.compile.model, options, flags.calls));
-  std::vector<Difference> outputs;
+  std::vector<ComparedOutput> outputs;
   for (size_t call = 0; call < flags.calls.size(); ++call) {
     DT_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays, LoadArrays(flags.calls[call]));
     DT_ASSIGN_OR_RETURN(const std::vector<TensorView> inputs, CallInputs(loaded.method->info(), arrays, flags.calls[call]));
@@ -69,7 +93,7 @@ Status Compare(CompareFlags& flags, bool json) {
   if (json) {
     nlohmann::ordered_json j;
     j["outputs"] = nlohmann::ordered_json::array();
-    for (const Difference& d : outputs) j["outputs"].push_back(Numbers(d));
+    for (const ComparedOutput& o : outputs) j["outputs"].push_back(o.Json());
     j["layers"] = nlohmann::ordered_json::array();
     for (const LayerDifference& l : comparison.layers) {
       nlohmann::ordered_json layer = {{"path", l.path}, {"op", l.op}, {"became", l.became.empty() ? "f32" : l.became}};
@@ -82,8 +106,10 @@ Status Compare(CompareFlags& flags, bool json) {
     return OkStatus();
   }
   std::printf("%-24s %10s %14s %10s\n", "output", "SQNR dB", "max abs error", "cosine");
-  for (size_t i = 0; i < outputs.size(); ++i)
-    std::printf("%-24zu %10.2f %14.6g %10.6f\n", i, outputs[i].sqnr_db(), outputs[i].max_abs_error, outputs[i].cosine());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    PrintLine(std::to_string(i), outputs[i].all);
+    if (outputs[i].masked > 0) PrintLine(StrCat("  but for ", outputs[i].masked, " below ", static_cast<int>(kMaskedFrom)), outputs[i].unmasked);
+  }
   if (!no_layers.empty()) std::printf("\n%s\n", no_layers.c_str());
   if (comparison.layers.empty()) return OkStatus();
   std::printf("\n%-44s %10s %14s %10s  %s\n", "layer, worst first", "SQNR dB", "max abs error", "cosine", "became; where");

@@ -21,6 +21,17 @@ void PrintQuantization(const QuantizeReport& report) {
   for (const std::string& w : report.warnings) std::fprintf(stderr, "  warning: %s\n", w.c_str());
 }
 
+// Why products stay outside delegates.
+void PrintProductsOutside(const PartitionReport& partition) {
+  std::map<std::string, std::pair<size_t, const Placement*>> outside;
+  for (const Placement& p : partition.nodes) {
+    if (!IsProduct(FindOp(p.op)) || p.backend != "cpu" || p.reason.empty()) continue;
+    auto& [count, first] = outside[p.op];
+    if (count++ == 0) first = &p;
+  }
+  for (const auto& [op, nodes] : outside) std::fprintf(stderr, "  on the cpu: %zu x %s - %s\n", nodes.first, op.c_str(), nodes.second->reason.c_str());
+}
+
 // One line that is drawn over; it disappears at the end.
 void DrawProgress(std::string_view what, size_t done, size_t total) {
   constexpr size_t kWidth = 30;
@@ -61,11 +72,12 @@ Status Compile(const CompileFlags& flags, const std::string& output, bool json) 
   for (const CompiledState& s : r.states) state_bytes += s.bytes;
   std::fprintf(stderr, "wrote %s: %s in %s (peak anonymous memory %s)\n", output.c_str(), FormatBytes(r.output_bytes).c_str(), FormatSeconds(r.seconds).c_str(),
                FormatBytes(r.peak_anonymous_bytes).c_str());
-  std::fprintf(stderr, "  %zu delegate calls, %.1f%% of multiply-adds in delegates, %zu of %zu linears\n", r.partition.delegate_calls,
+  std::fprintf(stderr, "  %s, %.1f%% of multiply-adds in delegates, %zu of %zu linears\n", Counted(r.partition.delegate_calls, "delegate call").c_str(),
                r.macs_total ? 100.0 * static_cast<double>(r.macs_delegated) / static_cast<double>(r.macs_total) : 0.0, r.linears_delegated, r.linears_total);
+  PrintProductsOutside(r.partition);
   PrintQuantization(r.quantize);
   const std::string states = r.states.empty() ? "" : StrCat(" (", FormatBytes(state_bytes), ")");
-  std::fprintf(stderr, "  %zu states%s; activations %s planned, lower bound %s\n", r.states.size(), states.c_str(), FormatBytes(r.planned_bytes).c_str(),
+  std::fprintf(stderr, "  %s%s; activations %s planned, lower bound %s\n", Counted(r.states.size(), "state").c_str(), states.c_str(), FormatBytes(r.planned_bytes).c_str(),
                FormatBytes(r.planned_lower_bound).c_str());
   return OkStatus();
 }

@@ -26,7 +26,7 @@ void CompileFlags::AddTo(CLI::App* verb) {
       ->check(CLI::IsMember({"dovetail", "executorch"}));
   verb->add_option("--input-shape", input_shapes, "sizes of an input in place of symbolic ones, [METHOD:]INPUT=1,32 (repeatable)")->take_all();
   verb->add_option("--method", methods, "a further method, NAME=MODEL.pt2")
-      ->check([](const std::string& m) { return m.find('=') == std::string::npos ? "--method " + m + ": expected NAME=MODEL.pt2" : std::string(); });
+      ->check([](const std::string& m) { return m.find('=') == std::string::npos || m.starts_with('=') || m.ends_with('=') ? "--method " + m + ": expected NAME=MODEL.pt2" : std::string(); });
 }
 
 namespace {
@@ -58,6 +58,8 @@ Result<CompileOptions> CompileFlags::Options() const {
     if (!values.empty()) return WrongUsage(flag, " is not in this version, which writes one file");
   if (!calibrate.empty() && quantize == "none" && quantize_flag->count() == 0)
     return WrongUsage("--calibrate is for a quantization scheme, and none is asked for: add --quantize with one that uses calls, such as int8 or int4");
+  if (!keep_float.empty() && quantize == "none" && state == "float")
+    return WrongUsage("--keep-float ", keep_float[0], " leaves something unquantized, and nothing is to be quantized: add --quantize or --state int8");
   CompileOptions options;
   if (quantize != "none") options.quantize.scheme = FindScheme(quantize);
   options.quantize.int8_states = state == "int8";

@@ -25,7 +25,7 @@ Status Explain(const CompileFlags& flags, bool json) {
     PrintJson(j);
     return OkStatus();
   }
-  std::printf("%zu delegate calls, %zu graph breaks, %.1f%% of multiply-adds in delegates\n", p.delegate_calls, breaks,
+  std::printf("%s, %s, %.1f%% of multiply-adds in delegates\n", Counted(p.delegate_calls, "delegate call").c_str(), Counted(breaks, "graph break").c_str(),
               r.macs_total ? 100.0 * static_cast<double>(r.macs_delegated) / static_cast<double>(r.macs_total) : 0.0);
   std::map<std::string, size_t> taken;
   std::map<std::pair<std::string, std::string>, std::vector<const Placement*>> left;
@@ -33,7 +33,7 @@ Status Explain(const CompileFlags& flags, bool json) {
     if (n.backend != "cpu") ++taken[n.backend];
     else left[{n.reason, n.op}].push_back(&n);
   }
-  for (const auto& [backend, count] : taken) std::printf("  %s takes %zu operators\n", backend.c_str(), count);
+  for (const auto& [backend, count] : taken) std::printf("  %s takes %s\n", backend.c_str(), Counted(count, "operator").c_str());
   for (const auto& [key, nodes] : left) {
     std::printf("  cpu: %zu x %s%s%s\n", nodes.size(), key.second.c_str(), key.first.empty() ? "" : " - ", key.first.c_str());
     if (!nodes[0]->source.empty()) std::printf("      first at %s\n", nodes[0]->source.c_str());

@@ -49,10 +49,14 @@ Result<Json> InspectProgram(const Program& program) {
   Json j = EmptyReport();
   for (const MethodInfo& m : program.methods()) {
     j["methods"].push_back({{"name", m.name}, {"planned_bytes", m.planned_bytes}, {"instructions", m.instructions}});
-    for (const TensorInfo& t : m.inputs) j["inputs"].push_back({{"name", t.name}, {"type", t.type.ToString()}, {"max_sizes", t.max_sizes}});
-    for (const TensorInfo& t : m.outputs) j["outputs"].push_back({{"name", t.name}, {"type", t.type.ToString()}, {"max_sizes", t.max_sizes}});
-    for (const OperatorInfo& o : m.operators) j["operators"].push_back({{"name", o.name}, {"count", o.calls}, {"supported", o.supported}});
-    for (const DelegateInfo& d : m.delegates) j["delegates"].push_back({{"id", d.id}, {"bytes", d.bytes}, {"calls", d.calls}});
+    const auto add = [&](const char* key, Json item) {
+      if (program.methods().size() > 1) item["method"] = m.name;
+      j[key].push_back(std::move(item));
+    };
+    for (const TensorInfo& t : m.inputs) add("inputs", {{"name", t.name}, {"type", t.type.ToString()}, {"max_sizes", t.max_sizes}});
+    for (const TensorInfo& t : m.outputs) add("outputs", {{"name", t.name}, {"type", t.type.ToString()}, {"max_sizes", t.max_sizes}});
+    for (const OperatorInfo& o : m.operators) add("operators", {{"name", o.name}, {"count", o.calls}, {"supported", o.supported}});
+    for (const DelegateInfo& d : m.delegates) add("delegates", {{"id", d.id}, {"bytes", d.bytes}, {"calls", d.calls}});
   }
   for (const StateInfo& s : program.states()) j["states"].push_back({{"name", s.name}, {"dtype", Name(s.dtype)}, {"shape", s.sizes}, {"bytes", s.bytes}});
   for (const auto& [dtype, total] : WeightsOf(program.view())) j["weights"].push_back({{"dtype", dtype}, {"count", total.count}, {"bytes", total.bytes}});

@@ -57,12 +57,28 @@ Status CheckOutputs(const RunFlags& flags) {
   return OkStatus();
 }
 
+// A folder for outputs, which is gone again at the end if it was made for them and there are none.
+class OutputFolder {
+ public:
+  Status Make(const std::string& path) {
+    std::error_code error;
+    if (std::filesystem::create_directories(path, error)) made_ = path;
+    return error ? IoError("cannot make folder '", path, "': ", error.message()) : OkStatus();
+  }
+  ~OutputFolder() {
+    std::error_code not_empty;
+    if (!made_.empty()) std::filesystem::remove(made_, not_empty);
+  }
+
+ private:
+  std::filesystem::path made_;
+};
+
 Status Run(const RunFlags& flags, bool json) {
   DT_RETURN_IF_ERROR(CheckOutputs(flags));
   DT_ASSIGN_OR_RETURN(LoadedProgram loaded, LoadProgram(flags.model, flags.method, flags.threads, flags.weights, flags.qnn));
-  std::error_code error;
-  std::filesystem::create_directories(flags.output, error);
-  if (error) return IoError("cannot make folder '", flags.output, "': ", error.message());
+  OutputFolder folder;
+  DT_RETURN_IF_ERROR(folder.Make(flags.output));
   nlohmann::ordered_json calls = nlohmann::ordered_json::array();
   for (const std::string& call : flags.calls) {
     DT_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays, LoadArrays(call));

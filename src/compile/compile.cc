@@ -55,7 +55,7 @@ void CountGraph(const Module& module, const Graph& graph, bool delegated, Compil
     if (n.region) CountGraph(module, *n.region->body, true, report);
     const bool linear = n.op == OpId::kLinear || n.op == OpId::kQuantizedLinear;
     const bool convolution = n.op == OpId::kConvolution || n.op == OpId::kQuantizedConvolution;
-    if (!linear && !convolution && n.op != OpId::kMatmul && n.op != OpId::kBmm) continue;
+    if (!IsProduct(n.op)) continue;
     const TensorType& out = graph.type(n.results[0]);
     Dim macs = out.shape.numel();
     if (convolution) {
@@ -214,6 +214,18 @@ Result<Built> BuildWithWhatCanBeMade(const std::string& input, const CompileOpti
 }
 
 }  // namespace
+
+bool IsProduct(OpId op) {
+  switch (op) {
+    case OpId::kLinear:
+    case OpId::kQuantizedLinear:
+    case OpId::kConvolution:
+    case OpId::kQuantizedConvolution:
+    case OpId::kMatmul:
+    case OpId::kBmm: return true;
+    default: return false;
+  }
+}
 
 Result<Module> ImportAndOptimize(const std::string& input, const CompileOptions& options) {
   DT_ASSIGN_OR_RETURN(Module module, ImportPt2(input));

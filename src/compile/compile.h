@@ -38,6 +38,9 @@ struct CompileReport {
   PartitionReport partition;
 };
 
+// Operators whose multiply-adds a report counts. Attention and recurrences are our own kernels' wherever they are.
+bool IsProduct(OpId op);
+
 // Writes `output`, whole or not at all.
 Result<CompileReport> CompileFile(const std::string& input, const std::string& output, const CompileOptions& options);
 

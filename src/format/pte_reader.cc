@@ -36,7 +36,7 @@ Result<Extent> ReadHeader(std::span<const std::byte> file, const std::string& na
   const uint64_t base = Load<uint64_t>(file, kHeaderAt + 16);
   if (extent.program < kHeaderAt + length || extent.program > file.size())
     return Corrupt("'", name, "': the extended header says ", extent.program, " bytes of program, but the file has ", file.size(),
-                   ": it is truncated or corrupt");
+                   ": it is truncated or damaged; copy or compile it again");
   if (base == 0) return extent;
   if (base < extent.program || base > file.size())
     return Corrupt("'", name, "': the segment base ", base, " is not between the program (", extent.program, " bytes) and the end of the file (",
@@ -46,7 +46,7 @@ Result<Extent> ReadHeader(std::span<const std::byte> file, const std::string& na
   if (length >= kFullHeader && file.size() >= kHeaderAt + kFullHeader) {
     const uint64_t declared = Load<uint64_t>(file, kHeaderAt + 24);
     if (declared > size)
-      return Corrupt("'", name, "': the extended header says ", declared, " bytes of segments, but the file has ", size, ": it is truncated");
+      return Corrupt("'", name, "': the extended header says ", declared, " bytes of segments, but the file has ", size, ": it is truncated; copy or compile it again");
     if (declared != 0) size = declared;  // 0: a writer that does not say
   }
   extent.segments = file.subspan(base, size);
@@ -64,8 +64,11 @@ std::span<const std::byte> AsBytes(const flatbuffers::Vector<uint8_t>* v) {
 
 Result<PteView> ReadPte(std::span<const std::byte> file, std::string name) {
   if (reinterpret_cast<uintptr_t>(file.data()) % 16 != 0) return InvalidArgument("'", name, "': the bytes must start at a multiple of 16");
+  if (file.empty()) return Corrupt("'", name, "' is empty; compile the model again");
+  if (file.size() >= 4 && std::memcmp(file.data(), "PK\3\4", 4) == 0)
+    return InvalidArgument("'", name, "' is a zip archive, not a .pte program; if it is an exported .pt2, `dovetail compile MODEL.pt2 -o MODEL.pte` makes a program of it");
   if (file.size() < kHeaderAt || std::memcmp(file.data() + 4, "ET", 2) != 0)
-    return Corrupt("'", name, "' is not a .pte program (no ET12 identifier)");
+    return Corrupt("'", name, "' is not a .pte program (no ET12 identifier); `dovetail compile MODEL.pt2 -o MODEL.pte` writes one");
   if (std::memcmp(file.data() + 4, pte::ProgramIdentifier(), 4) != 0)
     return Unsupported("'", name, "' is a .pte program of format '", std::string(reinterpret_cast<const char*>(file.data()) + 4, 4),
                        "'; this version reads ", pte::ProgramIdentifier());

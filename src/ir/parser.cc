@@ -148,7 +148,7 @@ class Parser {
       else if (field == "axis" && v >= 0 && v < static_cast<double>(kMaxRank)) quant.axis = static_cast<int16_t>(v);
       else if (field == "size" && v >= 1 && v <= 65536) quant.block = static_cast<int32_t>(v);
       else if (field == "bits" && (v == 4 || v == 8)) quant.bits = static_cast<uint8_t>(v);
-      else return Error(StrCat("a quantization with ", field, " = ", v));
+      else return Error(StrCat("a quantization with ", field, " = ", FormatDouble(v)));
     }
     if (quant.kind == Kind::kPerTensor && quant.scale == 0) return Error("a per_tensor quantization without a scale");
     return Expect("}");

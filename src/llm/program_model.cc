@@ -34,16 +34,19 @@ Result<std::unique_ptr<ProgramModel>> ProgramModel::Create(Method* method, const
   if (!positions.ok()) return std::move(positions).status();
   model->positions_ = *positions;
   if (info.inputs.size() != 2) return InvalidArgument("the program takes ", info.inputs.size(), " inputs; text generation knows tokens and positions only");
-  DT_ASSIGN_OR_RETURN(model->logits_, Find(info.outputs, options.logits_output, "logits", "--logits-output", [&](const TensorInfo& t) {
-                        return t.type.dtype == DType::kF32 && t.type.rank() >= 2 && !t.max_sizes.empty() && t.max_sizes.back() >= options.vocab_size &&
-                               t.max_sizes.back() < options.vocab_size + 4096;
-                      }));
+  Result<size_t> logits_output = Find(info.outputs, options.logits_output, "logits", "--logits-output", [&](const TensorInfo& t) {
+    return t.type.dtype == DType::kF32 && t.type.rank() >= 2 && !t.max_sizes.empty() && t.max_sizes.back() >= options.vocab_size &&
+           t.max_sizes.back() < options.vocab_size + 4096;
+  });
+  if (!logits_output.ok()) return std::move(logits_output).status().While(StrCat("looking for the logits of the tokenizer's ", options.vocab_size, " tokens"));
+  model->logits_ = *logits_output;
   const TensorInfo& tokens = info.inputs[model->tokens_];
   const TensorInfo& logits = info.outputs[model->logits_];
   // Those that a flag names may be anything.
   if (tokens.type.rank() != 2) return InvalidArgument("input '", tokens.name, "' is ", tokens.type.ToString(), "; tokens are [1, length]");
   if (logits.type.dtype != DType::kF32 || logits.type.rank() < 1)
     return InvalidArgument("output '", logits.name, "' is ", logits.type.ToString(), "; logits are f32, with the vocabulary as their last dimension");
+  if (!logits.max_sizes.empty()) model->vocab_size_ = logits.max_sizes.back();
   model->max_chunk_ = std::max<int64_t>(tokens.max_sizes[1], 1);
   // The cache's length is the size that most states share at dimension 2 ([batch, heads, positions, width]).
   int64_t length = 0;
@@ -59,7 +62,9 @@ Result<std::unique_ptr<ProgramModel>> ProgramModel::Create(Method* method, const
 }
 
 Status ProgramModel::Forward(std::span<const int64_t> tokens, int64_t first_position, std::span<const float>* logits) {
-  const int64_t n = static_cast<int64_t>(tokens.size());
+  const int64_t n = static_cast<int64_t>(tokens.size()), known = vocab_size_;
+  if (const auto beyond = std::find_if(tokens.begin(), tokens.end(), [=](int64_t t) { return known > 0 && t >= known; }); beyond != tokens.end())
+    return InvalidArgument("the tokenizer gave token ", *beyond, " and the model knows ", known, ": they do not belong together");
   for (int64_t i = 0; i < n; ++i) {
     token_data_[static_cast<size_t>(i)] = tokens[static_cast<size_t>(i)];
     position_data_[static_cast<size_t>(i)] = first_position + i;

@@ -29,7 +29,7 @@ class ProgramModel : public LanguageModel {
   Method* method_ = nullptr;
   size_t tokens_ = 0, positions_ = 0, logits_ = 0;
   bool has_positions_ = false;
-  int64_t max_chunk_ = 1, context_length_ = 0;
+  int64_t max_chunk_ = 1, context_length_ = 0, vocab_size_ = 0;
   std::vector<int64_t> token_data_, position_data_;
   std::vector<TensorView> inputs_;
 };

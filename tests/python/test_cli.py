@@ -121,11 +121,33 @@ def test_a_single_array_in_a_calibration_folder_is_no_call(cli, tmp_path):
 def test_wrong_usage(cli):
     assert "the verbs are compile, run" in cli("comple", code=2).stderr
     for arguments in ((), ("compile",), ("compile", "a.pt2"), ("compile", "a.pt2", "-o", "b", "--nonsense"), ("run", "a.pte"), ("generate",),
-                      ("compile", "a.pt2", "-o", "b", "--runtime", "other"), ("compile", "a.pt2", "-o", "b", "--method", "c.pt2"), ("generate", "a.pte", "--tokenizer", "b"), ("generate", "a.pte", "--tokenizer", "b", "--max-tokens", "many")):
+                      ("compile", "a.pt2", "-o", "b", "--runtime", "other"), ("compile", "a.pt2", "-o", "b", "--method", "c.pt2"), ("compile", "a.pt2", "-o", "b", "--method", "=c.pt2"), ("compile", "a.pt2", "-o", "b", "--method", "c="), ("generate", "a.pte", "--tokenizer", "b"), ("generate", "a.pte", "--tokenizer", "b", "--max-tokens", "many"),
+                      ("compile", "a.pt2", "-o", "b", "--keep-float", "head")):
         done = cli(*arguments, code=2)
         assert done.stdout == "" and done.stderr
     for verb in ("compile", "run", "generate", "compare", "bench", "inspect", "explain", "ops", "opt"):
         assert "--json" in cli(verb, "--help").stdout
+
+
+def test_a_list_that_takes_the_model(cli):
+    done = cli("compile", "--quantize", "int8", "--calibrate", "calls", "a.pt2", "-o", "b.pte", code=2)
+    other = cli("compile", "a.pt2", "--quantize", "int8", "--calibrate", "calls", code=2)
+    assert "--output is required" in other.stderr and "goes before" not in other.stderr
+    assert "MODEL is required" in done.stderr and "the file to work on goes before such options" in done.stderr
+
+
+def test_files_of_the_wrong_kind_say_what_to_do(cli, tmp_path):
+    empty = tmp_path / "empty.pte"
+    empty.touch()
+    assert "is empty; compile the model again" in cli("run", empty, "a.npz", "-o", tmp_path / "out", code=1).stderr
+    assert "if it is an exported .pt2, `dovetail compile" in cli("run", "tests/fixtures/sig_constants.pt2", "a.npz", "-o", tmp_path / "out", code=1).stderr
+    (tmp_path / "text.pte").write_text("def forward(x): return x\n")
+    assert "is not a .pte program" in cli("run", tmp_path / "text.pte", "a.npz", "-o", tmp_path / "out", code=1).stderr
+
+
+def test_products_outside_delegates_have_a_reason(cli, tmp_path):
+    done = cli("compile", "tests/fixtures/llama_tiny_index_put.pt2", "-o", tmp_path / "a.pte", "--quantize", "int4-weight-only")
+    assert "2 of 15 linears" in done.stderr and "  on the cpu: 13 x quantized_linear - xnnpack: " in done.stderr
 
 
 def test_compile_json(cli, tmp_path):
@@ -167,6 +189,15 @@ def calls_of(name, folder, form):
         files.append(folder / f"call{step}.{form}")
         np.savez(files[-1], **arrays) if form == "npz" else save_file(arrays, files[-1])
     return reference, files
+
+
+def test_a_failed_run_leaves_no_folder(cli, llama, tmp_path):
+    np.savez(tmp_path / "wrong.npz", input_0=np.zeros((1, 3), np.float32), input_1=np.zeros(3, np.int64))
+    cli("run", llama, tmp_path / "wrong.npz", "-o", tmp_path / "out", code=1)
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "mine").mkdir()
+    cli("run", llama, tmp_path / "wrong.npz", "-o", tmp_path / "mine", code=1)
+    assert (tmp_path / "mine").exists()
 
 
 @pytest.mark.parametrize("form", ["npz", "safetensors"])
