@@ -7,21 +7,32 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 shopt -s nullglob
-status=0
 targets=("$1"/*_fuzz)
 [ ${#targets[@]} -gt 0 ] || { echo "FAILED: there are no fuzz targets in $1" >&2; exit 1; }
-for target in "${targets[@]}"; do
+
+run() {
+  local target=$1 seconds=$2 name files=() globs glob
   name=$(basename "$target")
   # The globs of the line that begins with the target's name.
   read -r -a globs <<< "$(sed -n "s/^$name  *//p" tests/fuzz/corpora)"
-  files=()
   for glob in "${globs[@]+"${globs[@]}"}"; do
     files+=($glob)
   done
   case $name in
-    import_fuzz | pte_fuzz | text_fuzz) seconds=$2 ;;
-    *) seconds=$((($2 + 2) / 3)) ;;
+    import_fuzz | pte_fuzz | text_fuzz) ;;
+    *) seconds=$(((seconds + 2) / 3)) ;;
   esac
-  "$target" --seconds "$seconds" "${files[@]+"${files[@]}"}" || { echo "FAILED: $target --seconds $seconds ${files[*]-}" >&2; status=1; }
+  "$target" --seconds "$seconds" "${files[@]+"${files[@]}"}" || { echo "FAILED: $target --seconds $seconds ${files[*]-}" >&2; return 1; }
+}
+
+# As many at once as there are processors.
+status=0 jobs=()
+for target in "${targets[@]}"; do
+  while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do sleep 0.2; done
+  run "$target" "$2" &
+  jobs+=($!)
+done
+for job in "${jobs[@]}"; do
+  wait "$job" || status=1
 done
 exit $status
